@@ -1,0 +1,3 @@
+//! swiftlet-bench: pod start latency against any Kubernetes API.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Deployment, ReplicaSet and garbage collection.

@@ -1,0 +1,1 @@
+//! NodeLink's server: pods to nodes, statuses back.

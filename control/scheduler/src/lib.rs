@@ -1,0 +1,1 @@
+//! Finds a node for each pod.

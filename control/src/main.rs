@@ -1,0 +1,3 @@
+//! The control plane: API server, store, controllers, scheduler.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Records that the kernel programs and the node share.

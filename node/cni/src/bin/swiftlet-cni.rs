@@ -1,0 +1,3 @@
+//! The CNI plugin that containerd runs.
+
+fn main() {}

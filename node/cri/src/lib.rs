@@ -1,0 +1,1 @@
+//! The Runtime door, spoken to containerd by CRI v1.

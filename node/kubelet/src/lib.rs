@@ -1,0 +1,1 @@
+//! What a node decides about its pods; no I/O.

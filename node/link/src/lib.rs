@@ -1,0 +1,1 @@
+//! The ControlPlane door, spoken over NodeLink.

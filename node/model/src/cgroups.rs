@@ -1,0 +1,58 @@
+//! Pod cgroups as the kubelet sees them.
+
+use futures::future::BoxFuture;
+
+use crate::ids::PodUid;
+use crate::runtime::LinuxResources;
+
+/// `status.qosClass`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QosClass {
+    /// Limits equal requests for CPU and memory of all containers.
+    Guaranteed,
+    /// Some request or limit.
+    Burstable,
+    /// Neither requests nor limits.
+    BestEffort,
+}
+
+impl QosClass {
+    /// The word of the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Guaranteed => "Guaranteed",
+            Self::Burstable => "Burstable",
+            Self::BestEffort => "BestEffort",
+        }
+    }
+}
+
+/// Makes and removes pod cgroups, on cgroup v1 and v2. Every method may be repeated.
+pub trait Cgroups: Send + Sync {
+    /// Makes the pod's cgroup with these limits; answers its path as CRI wants it
+    /// (`/kubepods/burstable/pod<uid>`).
+    fn ensure_pod<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        qos: QosClass,
+        resources: &'a LinuxResources,
+    ) -> BoxFuture<'a, Result<String, CgroupError>>;
+
+    /// Kills what is left in it and removes it. Missing is success.
+    fn remove_pod<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<(), CgroupError>>;
+
+    /// The pods that have a cgroup on this node.
+    fn pods(&self) -> BoxFuture<'_, Result<Vec<PodUid>, CgroupError>>;
+}
+
+/// What can go wrong with a cgroup.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("cgroup {path}: {operation}: {cause}")]
+pub struct CgroupError {
+    /// The folder or file.
+    pub path: String,
+    /// What was tried.
+    pub operation: &'static str,
+    /// What the kernel said.
+    pub cause: String,
+}

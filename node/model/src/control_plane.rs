@@ -1,0 +1,98 @@
+//! The control plane as the node sees it: desired pods come in, statuses go out.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Event, Node, Pod, PodStatus};
+use tokio::sync::mpsc;
+
+use crate::ids::PodKey;
+
+/// Most messages of the control plane that wait for the kubelet.
+pub const CONTROL_QUEUE_MAX: usize = 1024;
+
+/// What the control plane says.
+#[derive(Clone, Debug)]
+pub enum ControlPlaneEvent {
+    /// All pods of this node: what is not listed does not exist there. After each (re)connect.
+    Pods(Vec<Arc<Pod>>),
+    /// A pod was created or changed.
+    PodUpsert(Arc<Pod>),
+    /// A pod's object is gone.
+    PodRemoved(PodKey),
+    /// A ConfigMap or Secret that a pod names changed.
+    Referenced(ObjectRef),
+    /// The connection is lost; the last known pods stay.
+    Disconnected,
+}
+
+/// Where they arrive.
+pub type ControlPlaneReceiver = mpsc::Receiver<ControlPlaneEvent>;
+
+/// The kind of an object that a pod may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RefKind {
+    /// `v1/ConfigMap`.
+    ConfigMap,
+    /// `v1/Secret`.
+    Secret,
+}
+
+/// An object that a pod names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectRef {
+    /// Its kind.
+    pub kind: RefKind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// The control plane. Behind it stands NodeLink, or any kube-apiserver.
+pub trait ControlPlane: Send + Sync {
+    /// Stores a pod's status; returns when it is stored, or was refused for good (the pod is gone).
+    /// Calls for one pod are made one after another, by that pod's publisher.
+    fn publish_status<'a>(
+        &'a self,
+        pod: &'a PodKey,
+        status: &'a PodStatus,
+    ) -> BoxFuture<'a, Result<(), ControlPlaneError>>;
+
+    /// Says that nothing of a pod that is being deleted is left here; its object may go.
+    fn pod_gone<'a>(&'a self, pod: &'a PodKey) -> BoxFuture<'a, Result<(), ControlPlaneError>>;
+
+    /// Registers the node, or brings its status up to date.
+    fn publish_node<'a>(&'a self, node: &'a Node)
+    -> BoxFuture<'a, Result<(), ControlPlaneError>>;
+
+    /// Renews the node's lease, which expires after `duration_s` seconds.
+    fn renew_lease(&self, duration_s: u32) -> BoxFuture<'_, Result<(), ControlPlaneError>>;
+
+    /// Sends an Event. Best effort: it is dropped when the queue is full.
+    fn record(&self, event: Event);
+
+    /// The referenced object's `data` (Secret values decoded), waiting for the first answer.
+    /// `Ok(None)`: there is no such object.
+    fn referenced<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<ReferencedData>, ControlPlaneError>>;
+
+    /// No pod names the object any more.
+    fn forget(&self, object: &ObjectRef);
+}
+
+/// What a ConfigMap or Secret holds.
+pub type ReferencedData = Arc<std::collections::BTreeMap<String, Vec<u8>>>;
+
+/// What can go wrong between node and control plane.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ControlPlaneError {
+    /// Not connected, or the connection was lost before the answer: repeat it.
+    #[error("the control plane cannot be reached")]
+    Disconnected,
+    /// The control plane refused for good.
+    #[error("the control plane refused: {0}")]
+    Refused(String),
+}

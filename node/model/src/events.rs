@@ -1,0 +1,47 @@
+//! Reasons of Events, in the words of Kubernetes (`pkg/kubelet/events/event.go`).
+
+/// `Normal` or `Warning`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// All is as it should be.
+    Normal,
+    /// Someone should look.
+    Warning,
+}
+
+impl EventKind {
+    /// The word of the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// A container was created.
+pub const CREATED: &str = "Created";
+/// A container was started.
+pub const STARTED: &str = "Started";
+/// A container could not be created or started.
+pub const FAILED: &str = "Failed";
+/// A container is being stopped.
+pub const KILLING: &str = "Killing";
+/// A restart or a pull waits.
+pub const BACK_OFF: &str = "BackOff";
+/// An image is being pulled.
+pub const PULLING: &str = "Pulling";
+/// An image is there.
+pub const PULLED: &str = "Pulled";
+/// An image is not there and must not be pulled.
+pub const ERR_IMAGE_NEVER_PULL: &str = "ErrImageNeverPull";
+/// The sandbox could not be made.
+pub const FAILED_CREATE_POD_SANDBOX: &str = "FailedCreatePodSandBox";
+/// The sandbox died and is made again.
+pub const SANDBOX_CHANGED: &str = "SandboxChanged";
+/// A volume could not be made.
+pub const FAILED_MOUNT: &str = "FailedMount";
+/// The node agent started.
+pub const STARTING: &str = "Starting";
+/// The node is ready.
+pub const NODE_READY: &str = "NodeReady";

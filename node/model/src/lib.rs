@@ -1,0 +1,17 @@
+//! The nouns of the node and the doors between its rooms.
+//!
+//! `node/kubelet` decides and knows only these doors; `node/cri`, `node/pleg`, `node/volume`, `node/link`
+//! and `node/src` stand behind them. Nothing here performs I/O.
+#![forbid(unsafe_code)]
+
+pub mod cgroups;
+pub mod clock;
+pub mod control_plane;
+pub mod events;
+pub mod ids;
+pub mod lifecycle;
+pub mod runtime;
+pub mod volumes;
+
+pub use futures::future::BoxFuture;
+pub use k8s_openapi::api::core::v1::Pod;

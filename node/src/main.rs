@@ -1,0 +1,3 @@
+//! The node agent: a kubelet.
+
+fn main() {}

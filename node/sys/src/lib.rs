@@ -1,0 +1,1 @@
+//! Kernel requests: files by io_uring, mounts, namespaces, cgroup files.

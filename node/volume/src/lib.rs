@@ -1,0 +1,1 @@
+//! Pod volumes as files and mounts.

@@ -1,0 +1,11 @@
+//! The link between node and control plane, and helpers that both sides of the API share.
+#![forbid(unsafe_code)]
+
+pub mod quantity;
+pub mod selector;
+
+/// NodeLink, generated from `proto/swiftlet/v1/node_link.proto`.
+#[expect(missing_docs, clippy::pedantic, unreachable_pub, unused_qualifications, reason = "generated")]
+pub mod v1 {
+    tonic::include_proto!("swiftlet.v1");
+}

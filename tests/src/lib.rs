@@ -1,0 +1,1 @@
+//! The stack as a user starts it, and the promises that it keeps.
