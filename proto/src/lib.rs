@@ -5,7 +5,12 @@ pub mod quantity;
 pub mod selector;
 
 /// NodeLink, generated from `proto/swiftlet/v1/node_link.proto`.
-#[expect(missing_docs, clippy::pedantic, unreachable_pub, unused_qualifications, reason = "generated")]
+#[expect(
+    missing_docs,
+    clippy::allow_attributes,
+    clippy::pedantic,
+    reason = "generated code"
+)]
 pub mod v1 {
     tonic::include_proto!("swiftlet.v1");
 }

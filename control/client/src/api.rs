@@ -21,11 +21,19 @@ pub mod resources {
     use super::ResourceName;
 
     const fn core(plural: &'static str) -> ResourceName {
-        ResourceName { group: "", version: "v1", plural }
+        ResourceName {
+            group: "",
+            version: "v1",
+            plural,
+        }
     }
 
     const fn apps(plural: &'static str) -> ResourceName {
-        ResourceName { group: "apps", version: "v1", plural }
+        ResourceName {
+            group: "apps",
+            version: "v1",
+            plural,
+        }
     }
 
     /// `v1/namespaces`.
@@ -47,8 +55,11 @@ pub mod resources {
     /// `apps/v1/replicasets`.
     pub const REPLICA_SETS: ResourceName = apps("replicasets");
     /// `coordination.k8s.io/v1/leases`.
-    pub const LEASES: ResourceName =
-        ResourceName { group: "coordination.k8s.io", version: "v1", plural: "leases" };
+    pub const LEASES: ResourceName = ResourceName {
+        group: "coordination.k8s.io",
+        version: "v1",
+        plural: "leases",
+    };
 }
 
 /// One object of a resource.
@@ -67,12 +78,20 @@ pub struct ObjectName {
 impl ObjectName {
     /// The object itself.
     pub fn new(resource: ResourceName, namespace: &str, name: &str) -> Self {
-        Self { resource, namespace: namespace.into(), name: name.into(), subresource: "" }
+        Self {
+            resource,
+            namespace: namespace.into(),
+            name: name.into(),
+            subresource: "",
+        }
     }
 
     /// Its `status`.
     pub fn status(resource: ResourceName, namespace: &str, name: &str) -> Self {
-        Self { subresource: "status", ..Self::new(resource, namespace, name) }
+        Self {
+            subresource: "status",
+            ..Self::new(resource, namespace, name)
+        }
     }
 
     /// Another subresource.
@@ -216,11 +235,7 @@ pub trait Api: Send + Sync {
     fn list<'a>(&'a self, selection: &'a Selection) -> BoxFuture<'a, Result<RawList, ApiError>>;
 
     /// Watches a selection after `resource_version`.
-    fn watch(
-        &self,
-        selection: &Selection,
-        resource_version: u64,
-    ) -> Result<RawWatch, ApiError>;
+    fn watch(&self, selection: &Selection, resource_version: u64) -> Result<RawWatch, ApiError>;
 
     /// Creates an object (or a subresource such as `binding`, where `name.name` is the parent's).
     /// `name.name` may be empty when the body has `generateName`.

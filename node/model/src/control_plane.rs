@@ -63,8 +63,7 @@ pub trait ControlPlane: Send + Sync {
     fn pod_gone<'a>(&'a self, pod: &'a PodKey) -> BoxFuture<'a, Result<(), ControlPlaneError>>;
 
     /// Registers the node, or brings its status up to date.
-    fn publish_node<'a>(&'a self, node: &'a Node)
-    -> BoxFuture<'a, Result<(), ControlPlaneError>>;
+    fn publish_node<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, Result<(), ControlPlaneError>>;
 
     /// Renews the node's lease, which expires after `duration_s` seconds.
     fn renew_lease(&self, duration_s: u32) -> BoxFuture<'_, Result<(), ControlPlaneError>>;

@@ -52,8 +52,10 @@ pub trait Runtime: Send + Sync {
     ) -> BoxFuture<'a, Result<ContainerId, RuntimeError>>;
 
     /// Starts a created container. A running one is success.
-    fn start_container<'a>(&'a self, id: &'a ContainerId)
-    -> BoxFuture<'a, Result<(), RuntimeError>>;
+    fn start_container<'a>(
+        &'a self,
+        id: &'a ContainerId,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
     /// SIGTERM, then SIGKILL when `grace` is over. A stopped or missing container is success.
     fn stop_container<'a>(
@@ -450,12 +452,18 @@ pub struct RuntimePod {
 impl RuntimePod {
     /// A pod of which the runtime knows nothing.
     pub fn empty(pod: PodKey) -> Self {
-        Self { pod, sandboxes: Vec::new(), containers: Vec::new() }
+        Self {
+            pod,
+            sandboxes: Vec::new(),
+            containers: Vec::new(),
+        }
     }
 
     /// The newest container of that name.
     pub fn newest(&self, name: &str) -> Option<&ContainerStatus> {
-        self.containers.iter().find(|container| container.name.as_str() == name)
+        self.containers
+            .iter()
+            .find(|container| container.name.as_str() == name)
     }
 }
 
