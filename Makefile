@@ -1,0 +1,53 @@
+# The front door. `make demo` shows what swiftlet does, `make test` proves it; both need root.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+
+target := $(shell rustc -vV | sed -n 's/^host: //p')
+programs := swiftlet-control swiftlet-node swiftlet-stack swiftlet-bench
+stack := target/release/swiftlet-stack
+# Folder of `make up`; KUBECONFIG lies in it.
+DIR ?= /var/lib/swiftlet-stack
+
+.PHONY: demo up down test lint fmt build static deps bench bench-pod-start bench-exit bench-burst clean
+
+demo: build            ## Build, start everything, run pods, show the timeline, leave nothing.
+	@$(stack) demo --dir $(DIR)-demo
+
+up: build              ## Start the stack and leave it running; prints the KUBECONFIG to export.
+	@$(stack) up --dir $(DIR)
+
+down:                  ## Stop the stack of `make up` and remove all that it made.
+	@test -x $(stack) || $(MAKE) --no-print-directory build
+	@$(stack) down --dir $(DIR)
+
+build: deps static
+	@cargo build --quiet --release $(addprefix --bin ,$(programs))
+
+# What runs inside of a container or is exec'd per pod: small, static, without an allocator of its own.
+static: deps
+	@RUSTFLAGS='-C target-feature=+crt-static' cargo build --quiet --profile shim --target $(target) \
+	  -p swiftlet-cni -p swiftlet-sys --bin swiftlet-cni --bin swiftlet-pause
+	@mkdir -p target/static
+	@cp target/$(target)/shim/swiftlet-cni target/$(target)/shim/swiftlet-pause target/static/
+
+deps:                  ## Install the packages and tools that are missing.
+	@bash .ci/deps
+
+test: deps static      ## All tests, as root: containerd, netlink, BPF and kubectl are the real ones.
+	@command -v cargo-nextest >/dev/null || cargo install cargo-nextest --locked --quiet
+	@cargo build --workspace --bins
+	@cargo nextest run --workspace
+	@cargo test --workspace --doc --quiet
+
+lint:                  ## Formatting and lints as the gate wants them.
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+fmt:
+	cargo fmt --all
+
+# Figures of docs/SPECIFICATION.md. Each starts a stack of its own and removes it.
+bench: bench-pod-start bench-burst bench-exit
+
+bench-pod-start bench-burst bench-exit: build
+	@bash benches/run $@ $(DIR)-bench

@@ -1,0 +1,84 @@
+//! Kill -9 anything: no container restarts, no pod is lost, Ready does not flip.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use swiftlet_tests::demo::timeline::Watch;
+use swiftlet_tests::kubectl::Kubectl;
+use swiftlet_tests::pods::{LIMIT, containers, manifest, wait_gone, wait_ready};
+use swiftlet_tests::process::wait_for;
+use swiftlet_tests::stack::{Stack, StackOptions};
+
+const PODS: usize = 5;
+
+/// Long enough for a relist, a status and a lease after each crash.
+const SETTLE: Duration = Duration::from_secs(3);
+
+#[test]
+fn crashes_of_agents_and_runtime_restart_no_container() -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("swl").tempdir()?;
+    let mut stack = Stack::start(StackOptions::new(&folder.path().join("s")))?;
+    let kubectl = stack.kubectl()?;
+    let image = stack.options().busybox_image.clone();
+    kubectl.apply(&manifest("steady", PODS, &image, "sleep 3600"))?;
+    wait_ready(&kubectl, PODS)?;
+    let before = containers(&kubectl)?;
+
+    stack.crash_node()?;
+    unchanged(&stack, &kubectl, &before, "node agent")?;
+    stack.crash_control()?;
+    unchanged(&stack, &kubectl, &before, "control plane")?;
+    stack.crash_containerd()?;
+    unchanged(&stack, &kubectl, &before, "container runtime")?;
+
+    // And everything still works: a new pod starts, an exit is noticed, all can be deleted.
+    kubectl.apply(&manifest("later", 1, &image, "sleep 3600"))?;
+    wait_ready(&kubectl, PODS + 1)?;
+    kubectl.run(&["delete", "pods", "--all", "--wait=false"])?;
+    wait_gone(&kubectl)
+}
+
+/// The same containers run, with no restart, and no pod was seen as not Ready meanwhile.
+fn unchanged(
+    stack: &Stack,
+    kubectl: &Kubectl,
+    before: &swiftlet_tests::pods::Containers,
+    who: &str,
+) -> Result<()> {
+    let watch = Watch::start(kubectl)?;
+    stack.wait_for_node()?;
+    wait_ready(kubectl, before.len())?;
+    std::thread::sleep(SETTLE);
+    assert_eq!(&containers(kubectl)?, before, "after a crash of the {who}");
+    let flipped: Vec<_> = watch.seen().into_iter().filter(|seen| !seen.ready).collect();
+    assert!(flipped.is_empty(), "after a crash of the {who}: {flipped:?}");
+    Ok(())
+}
+
+#[test]
+fn what_ended_while_the_node_agent_was_away_is_found() -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("swl").tempdir()?;
+    let mut stack = Stack::start(StackOptions::new(&folder.path().join("s")))?;
+    let kubectl = stack.kubectl()?;
+    let image = stack.options().busybox_image.clone();
+    kubectl.apply(&manifest("short", 1, &image, "sleep 2; exit 7"))?;
+    wait_ready(&kubectl, 1)?;
+    stack.kill_node()?;
+    std::thread::sleep(SETTLE);
+    stack.start_node()?;
+    wait_for("the exit code", LIMIT, || {
+        let pod = kubectl.json(&["get", "pod", "short-0"]).ok()?;
+        let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
+        (ended["exitCode"] == 7 && pod["status"]["phase"] == "Failed").then_some(())
+    })?;
+    // A pod that was deleted meanwhile is cleaned up too.
+    kubectl.apply(&manifest("doomed", 1, &image, "sleep 3600"))?;
+    wait_for("doomed runs", LIMIT, || {
+        let pod = kubectl.json(&["get", "pod", "doomed-0"]).ok()?;
+        swiftlet_tests::pods::is_ready(&pod).then_some(())
+    })?;
+    stack.kill_node()?;
+    kubectl.run(&["delete", "pods", "--all", "--wait=false"])?;
+    stack.start_node()?;
+    wait_gone(&kubectl)
+}
