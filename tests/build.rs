@@ -13,10 +13,24 @@ fn main() {
     let variable = |name: &str| env::var(name).expect("cargo sets it for build scripts");
     let program = PathBuf::from(variable("OUT_DIR")).join("pause");
     let status = Command::new(variable("RUSTC"))
-        .args(["--edition", "2024", "--crate-name", "pause", "--crate-type", "bin"])
+        .args([
+            "--edition",
+            "2024",
+            "--crate-name",
+            "pause",
+            "--crate-type",
+            "bin",
+        ])
         .args(["--target", &variable("TARGET"), "-o"])
         .arg(&program)
-        .args(["-C", "opt-level=s", "-C", "panic=abort", "-C", "strip=symbols"])
+        .args([
+            "-C",
+            "opt-level=s",
+            "-C",
+            "panic=abort",
+            "-C",
+            "strip=symbols",
+        ])
         .args(["-C", "lto=fat", "-C", "target-feature=+crt-static", SOURCE])
         .status();
     if !status.is_ok_and(|status| status.success()) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use swiftlet_cri::CriRuntime;
+use swiftlet_cri::Cri;
 use swiftlet_model::clock::Deadline;
 use swiftlet_model::ids::{ContainerName, PodKey, PodUid};
 use swiftlet_model::runtime::{
@@ -17,7 +17,7 @@ use crate::setup;
 use crate::stats::{Samples, print};
 
 /// How long a sandbox may take.
-const SANDBOX_LIMIT: Duration = Duration::from_secs(60);
+const SANDBOX_LIMIT: Duration = Duration::from_mins(1);
 
 /// Options of `cri`.
 #[derive(Debug, clap::Args)]
@@ -45,7 +45,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
 
 /// Measures the three calls.
 pub(crate) struct Floor {
-    runtime: CriRuntime,
+    runtime: Cri,
     image: String,
     sandbox: Samples,
     create: Samples,
@@ -56,7 +56,7 @@ pub(crate) struct Floor {
 impl Floor {
     pub(crate) fn new(socket: &Path, image: &str) -> Self {
         Self {
-            runtime: CriRuntime::new(socket),
+            runtime: Cri::new(socket.to_owned()),
             image: image.to_owned(),
             sandbox: Samples::new("cri_run_pod_sandbox"),
             create: Samples::new("cri_create_container"),

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::Target;
 
 /// How long one pod may take; the SLO of Kubernetes is 5 s.
-pub(crate) const POD_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const POD_LIMIT: Duration = Duration::from_mins(1);
 
 /// Label of all pods that a bench makes.
 const LABEL: &str = "app=swiftlet-bench";

@@ -17,10 +17,11 @@ use crate::process::wait_for;
 use crate::stack::{Stack, StackOptions};
 
 /// How long one step may take; far above what any takes, so that a failure ends.
-const STEP_LIMIT: Duration = Duration::from_secs(60);
+const STEP_LIMIT: Duration = Duration::from_mins(1);
 
 /// Runs the whole demonstration in a fresh stack.
-pub fn run(options: StackOptions) -> Result<()> {
+pub fn run(mut options: StackOptions) -> Result<()> {
+    "info,swiftlet::timeline=debug".clone_into(&mut options.log);
     let (dir, cgroup_root) = (options.dir.clone(), options.cgroup_root.clone());
     let before = Machine::look(&dir, &cgroup_root);
     let started = now_us();

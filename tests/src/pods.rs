@@ -10,7 +10,7 @@ use crate::kubectl::Kubectl;
 use crate::process::wait_for;
 
 /// How long a pod may take to become what is waited for.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 /// Identity and restarts of each container: what must not change when an agent restarts.
 pub type Containers = BTreeMap<String, (String, u64)>;

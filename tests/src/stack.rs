@@ -244,10 +244,7 @@ impl Stack {
             errors.extend(containerd.stop().err());
         }
         errors.extend(self.remove_folder().err());
-        match errors.is_empty() {
-            true => Ok(()),
-            false => bail!("{errors:?}"),
-        }
+        if errors.is_empty() { Ok(()) } else { bail!("{errors:?}") }
     }
 
     /// Removes the node's pods, networks, cgroups and volumes.

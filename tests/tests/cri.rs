@@ -1,11 +1,15 @@
 //! The Runtime door against a real containerd.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use swiftlet_cgroup::PodCgroups;
 use swiftlet_cri::Cri;
+use swiftlet_model::cgroups::{Cgroups, QosClass};
 use swiftlet_model::clock::Deadline;
 use swiftlet_model::ids::{ContainerId, ContainerName, PodKey, PodUid, SandboxId};
 use swiftlet_model::runtime::{
@@ -21,14 +25,35 @@ const BUSYBOX: &str = "registry.local/busybox:1.35";
 /// How long containerd may take for anything that a test waits for.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Pods of different tests have different uids.
-static NEXT_UID: AtomicU32 = AtomicU32::new(0);
+/// Pods and cgroup roots of different tests have different names.
+fn next() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::SeqCst)
+}
 
-/// A containerd with both images, in a folder of its own. The daemon ends before its folder goes.
+/// A containerd with both images and a cgroup root, in a folder of its own. Fields are dropped in
+/// order: the daemon ends before its cgroups and its folder go.
 struct Machine {
     containerd: Containerd,
     cri: Cri,
+    cgroups: TestCgroups,
     dir: tempfile::TempDir,
+}
+
+struct TestCgroups(PodCgroups);
+
+impl Drop for TestCgroups {
+    fn drop(&mut self) {
+        // Tests hold a runtime already, and one cannot wait inside another.
+        let cgroups = self.0.clone();
+        let remove = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .build()
+                .unwrap();
+            runtime.block_on(cgroups.remove_all()).unwrap();
+        };
+        std::thread::spawn(remove).join().unwrap();
+    }
 }
 
 impl Machine {
@@ -47,17 +72,37 @@ impl Machine {
             images::busybox_archive(&folder, BUSYBOX).unwrap(),
         ];
         images::import(&socket, &archives).unwrap();
-        Self { containerd, cri: Cri::new(socket), dir }
+        let root = format!("swiftlet-cri-{}-{}", std::process::id(), next());
+        let cgroups = TestCgroups(PodCgroups::new(&root).unwrap());
+        Self {
+            containerd,
+            cri: Cri::new(socket),
+            cgroups,
+            dir,
+        }
     }
 
-    /// A pod in the host's network with a log folder.
-    fn pod(&self) -> SandboxConfig {
-        let uid = format!("uid-{}-{}", std::process::id(), NEXT_UID.fetch_add(1, Ordering::SeqCst));
-        pod(self.dir.path(), &uid)
+    /// A pod in the host's network with a log folder and a cgroup.
+    async fn pod(&self) -> SandboxConfig {
+        let mut pod = pod(self.dir.path(), &format!("uid-{}", next()));
+        let limits = LinuxResources {
+            cpu_shares: 2,
+            ..LinuxResources::default()
+        };
+        let path = self
+            .cgroups
+            .0
+            .ensure_pod(&pod.pod.uid, QosClass::BestEffort, &limits)
+            .await;
+        pod.cgroup_parent = path.unwrap();
+        pod
     }
 
     async fn run(&self, pod: &SandboxConfig) -> SandboxId {
-        self.cri.run_sandbox(pod, Deadline::after(LIMIT)).await.unwrap()
+        self.cri
+            .run_sandbox(pod, Deadline::after(LIMIT))
+            .await
+            .unwrap()
     }
 
     async fn start_container(
@@ -67,7 +112,11 @@ impl Machine {
         container: &ContainerConfig,
     ) -> ContainerId {
         std::fs::create_dir_all(pod.log_directory.join(container.name.as_str())).unwrap();
-        let id = self.cri.create_container(sandbox, container, pod).await.unwrap();
+        let id = self
+            .cri
+            .create_container(sandbox, container, pod)
+            .await
+            .unwrap();
         self.cri.start_container(&id).await.unwrap();
         id
     }
@@ -85,8 +134,10 @@ impl Machine {
     }
 
     async fn remove(&self, sandbox: &SandboxId) {
+        let pod = self.cri.sandbox_status(sandbox).await.unwrap().pod;
         self.cri.stop_sandbox(sandbox).await.unwrap();
         self.cri.remove_sandbox(sandbox).await.unwrap();
+        self.cgroups.0.remove_pod(&pod.uid).await.unwrap();
     }
 }
 
@@ -99,7 +150,11 @@ fn pod(dir: &Path, uid: &str) -> SandboxConfig {
         (labels::POD_NAMESPACE, "default"),
     ];
     SandboxConfig {
-        pod: PodKey { namespace: "default".into(), name: "web".into(), uid: PodUid::from(uid) },
+        pod: PodKey {
+            namespace: "default".into(),
+            name: "web".into(),
+            uid: PodUid::from(uid),
+        },
         attempt: 0,
         hostname: "web".into(),
         log_directory,
@@ -108,7 +163,10 @@ fn pod(dir: &Path, uid: &str) -> SandboxConfig {
         cgroup_parent: String::new(),
         dns: None,
         port_mappings: Vec::new(),
-        namespaces: NamespaceOptions { host_network: true, ..NamespaceOptions::default() },
+        namespaces: NamespaceOptions {
+            host_network: true,
+            ..NamespaceOptions::default()
+        },
         sysctls: BTreeMap::new(),
         runtime_handler: String::new(),
         security: PodSecurity::default(),
@@ -133,7 +191,11 @@ fn container(pod: &SandboxConfig, script: &str) -> ContainerConfig {
         stdin: false,
         stdin_once: false,
         tty: false,
-        resources: LinuxResources { cpu_shares: 2, oom_score_adj: 1000, ..Default::default() },
+        resources: LinuxResources {
+            cpu_shares: 2,
+            oom_score_adj: 1000,
+            ..Default::default()
+        },
         security: ContainerSecurity::default(),
     }
 }
@@ -144,19 +206,37 @@ async fn a_container_runs_logs_and_its_end_is_told_with_code_and_times() {
     let cri = &machine.cri;
     assert_eq!(cri.version().await.unwrap().name, "containerd");
     assert!(cri.status().await.unwrap().runtime_ready);
-    assert!(cri.image_present(BUSYBOX).await.unwrap().unwrap().starts_with("sha256:"));
-    assert_eq!(cri.image_present("registry.local/nothing:1").await.unwrap(), None);
+    assert!(
+        cri.image_present(BUSYBOX)
+            .await
+            .unwrap()
+            .unwrap()
+            .starts_with("sha256:")
+    );
+    assert_eq!(
+        cri.image_present("registry.local/nothing:1").await.unwrap(),
+        None
+    );
 
-    let pod = machine.pod();
+    let pod = machine.pod().await;
     let sandbox = machine.run(&pod).await;
-    assert_eq!(cri.sandbox_status(&sandbox).await.unwrap().state, SandboxState::Ready);
+    assert_eq!(
+        cri.sandbox_status(&sandbox).await.unwrap().state,
+        SandboxState::Ready
+    );
     let config = container(&pod, "echo $GREETING; exit 7");
     let id = machine.start_container(&sandbox, &pod, &config).await;
     let status = machine.exited(&id).await;
     let exit = status.exit.unwrap();
-    assert_eq!((exit.code, exit.oom_killed, exit.reason.as_str()), (7, false, "Error"));
+    assert_eq!(
+        (exit.code, exit.oom_killed, exit.reason.as_str()),
+        (7, false, "Error")
+    );
     assert!(status.started_at.unwrap() <= exit.at && status.created_at <= exit.at);
-    assert_eq!((status.sandbox, status.spec_hash), (sandbox.clone(), Some(0xbeef)));
+    assert_eq!(
+        (status.sandbox, status.spec_hash),
+        (sandbox.clone(), Some(0xbeef))
+    );
     let log = std::fs::read_to_string(pod.log_directory.join("main/0.log")).unwrap();
     assert!(log.contains("stdout F hello"), "{log}");
 
@@ -165,7 +245,10 @@ async fn a_container_runs_logs_and_its_end_is_told_with_code_and_times() {
     assert_eq!(seen.newest("main").unwrap().exit.as_ref().unwrap().code, 7);
     let listed = cri.list_pods().await.unwrap();
     assert_eq!(listed.len(), 1);
-    assert_eq!(listed[0].newest("main").unwrap().state, ContainerState::Exited);
+    assert_eq!(
+        listed[0].newest("main").unwrap().state,
+        ContainerState::Exited
+    );
     machine.remove(&sandbox).await;
     assert!(cri.list_pods().await.unwrap().is_empty());
 }
@@ -174,12 +257,14 @@ async fn a_container_runs_logs_and_its_end_is_told_with_code_and_times() {
 async fn stopping_and_removing_twice_is_success() {
     let machine = Machine::start();
     let cri = &machine.cri;
-    let pod = machine.pod();
+    let pod = machine.pod().await;
     let sandbox = machine.run(&pod).await;
     let config = container(&pod, "trap 'exit 3' TERM; while :; do sleep 0.05; done");
     let id = machine.start_container(&sandbox, &pod, &config).await;
     for _ in 0..2 {
-        cri.stop_container(&id, Duration::from_secs(10)).await.unwrap();
+        cri.stop_container(&id, Duration::from_secs(10))
+            .await
+            .unwrap();
     }
     assert_eq!(machine.exited(&id).await.exit.unwrap().code, 3);
     for _ in 0..2 {
@@ -200,17 +285,26 @@ async fn stopping_and_removing_twice_is_success() {
 async fn what_an_earlier_call_made_is_adopted_by_the_same_attempt() {
     let machine = Machine::start();
     let cri = &machine.cri;
-    let mut pod = machine.pod();
+    let mut pod = machine.pod().await;
     let sandbox = machine.run(&pod).await;
     assert_eq!(machine.run(&pod).await, sandbox);
     let config = container(&pod, "sleep 60");
     let id = machine.start_container(&sandbox, &pod, &config).await;
-    assert_eq!(cri.create_container(&sandbox, &config, &pod).await.unwrap(), id);
+    assert_eq!(
+        cri.create_container(&sandbox, &config, &pod).await.unwrap(),
+        id
+    );
     cri.start_container(&id).await.unwrap();
 
     cri.stop_sandbox(&sandbox).await.unwrap();
-    let refused = cri.run_sandbox(&pod, Deadline::after(LIMIT)).await.unwrap_err();
-    assert!(matches!(refused, RuntimeError::AlreadyExists { .. }), "{refused}");
+    let refused = cri
+        .run_sandbox(&pod, Deadline::after(LIMIT))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(refused, RuntimeError::AlreadyExists { .. }),
+        "{refused}"
+    );
     pod.attempt = 1;
     let second = machine.run(&pod).await;
     let seen = cri.pod(&pod.pod.uid).await.unwrap();
@@ -223,11 +317,15 @@ async fn what_an_earlier_call_made_is_adopted_by_the_same_attempt() {
 #[tokio::test]
 async fn a_program_that_does_not_exist_is_an_error_of_the_start() {
     let machine = Machine::start();
-    let pod = machine.pod();
+    let pod = machine.pod().await;
     let sandbox = machine.run(&pod).await;
     let mut config = container(&pod, "");
     config.command = vec!["/no/such/program".into()];
-    let id = machine.cri.create_container(&sandbox, &config, &pod).await.unwrap();
+    let id = machine
+        .cri
+        .create_container(&sandbox, &config, &pod)
+        .await
+        .unwrap();
     for _ in 0..2 {
         let error = machine.cri.start_container(&id).await.unwrap_err();
         assert!(matches!(error, RuntimeError::Refused { .. }), "{error}");
@@ -240,7 +338,7 @@ async fn a_program_that_does_not_exist_is_an_error_of_the_start() {
 #[tokio::test]
 async fn containers_outlive_a_crash_of_the_runtime_and_the_client_finds_it_again() {
     let mut machine = Machine::start();
-    let pod = machine.pod();
+    let pod = machine.pod().await;
     let sandbox = machine.run(&pod).await;
     let config = container(&pod, "sleep 60");
     let id = machine.start_container(&sandbox, &pod, &config).await;
@@ -250,7 +348,11 @@ async fn containers_outlive_a_crash_of_the_runtime_and_the_client_finds_it_again
     let asked = Instant::now();
     let error = machine.cri.version().await.unwrap_err();
     assert!(matches!(error, RuntimeError::Unavailable { .. }), "{error}");
-    assert!(asked.elapsed() < Duration::from_secs(1), "took {:?}", asked.elapsed());
+    assert!(
+        asked.elapsed() < Duration::from_secs(1),
+        "took {:?}",
+        asked.elapsed()
+    );
 
     machine.containerd.restart().unwrap();
     let deadline = Instant::now() + LIMIT;
@@ -275,8 +377,23 @@ async fn a_runtime_that_accepts_and_never_answers_runs_into_the_callers_deadline
     let cri = Cri::new(socket);
     let asked = Instant::now();
     let limit = Duration::from_millis(200);
-    let error = cri.run_sandbox(&pod(dir.path(), "silent"), Deadline::after(limit)).await;
+    let error = cri
+        .run_sandbox(&pod(dir.path(), "silent"), Deadline::after(limit))
+        .await;
     let error = error.unwrap_err();
-    assert!(matches!(error, RuntimeError::Timeout { call: "RunPodSandbox", .. }), "{error}");
-    assert!(asked.elapsed() < Duration::from_secs(2), "took {:?}", asked.elapsed());
+    assert!(
+        matches!(
+            error,
+            RuntimeError::Timeout {
+                call: "RunPodSandbox",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(
+        asked.elapsed() < Duration::from_secs(2),
+        "took {:?}",
+        asked.elapsed()
+    );
 }

@@ -8,7 +8,7 @@ use swiftlet_tests::process::wait_for;
 use swiftlet_tests::programs;
 use swiftlet_tests::stack::{Stack, StackOptions};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 fn stack() -> Result<(tempfile::TempDir, Stack)> {
     let folder = tempfile::Builder::new().prefix("swl").tempdir()?;

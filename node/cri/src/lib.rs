@@ -1,1 +1,155 @@
 //! The Runtime door, spoken to containerd by CRI v1.
+//!
+//! ```text
+//! client.rs     one HTTP/2 connection over the runtime's socket, limits, what an error means
+//! sandbox.rs    RunPodSandbox … PodSandboxStatus      container.rs  CreateContainer … ContainerStatus
+//! pods.rs       both lists, joined by the pod's uid   image.rs      ImageStatus, PullImage
+//! convert.rs    pure: the model's words to CRI's and back
+//! ```
+//!
+//! Nothing is retried here: the worker that called decides. Nothing is made on disk either: the pod's
+//! log folder must exist before its sandbox is run (`node/volume` makes it), because containerd
+//! creates the log file and not the folders above it.
+#![forbid(unsafe_code)]
+
+mod client;
+mod container;
+mod convert;
+mod image;
+mod pods;
+mod sandbox;
+mod status;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use swiftlet_model::BoxFuture;
+use swiftlet_model::clock::Deadline;
+use swiftlet_model::ids::{ContainerId, PodUid, SandboxId};
+use swiftlet_model::runtime::{
+    ContainerConfig, ContainerStatus, Runtime, RuntimeError, RuntimePod, RuntimeStatus,
+    RuntimeVersion, SandboxConfig, SandboxStatus,
+};
+
+use crate::client::Client;
+
+/// containerd, or any other runtime that speaks CRI v1. A clone shares the connection.
+#[derive(Clone, Debug)]
+pub struct Cri {
+    client: Client,
+}
+
+impl Cri {
+    /// A runtime behind `socket`, such as `/run/containerd/containerd.sock`. Connects at the first
+    /// call, and again at the first call after a connection broke. Must be called inside a tokio
+    /// runtime, which carries the connection's task.
+    pub fn new(socket: impl Into<PathBuf>) -> Self {
+        Self {
+            client: Client::new(socket.into()),
+        }
+    }
+
+    /// The runtime's socket.
+    pub fn socket(&self) -> &Path {
+        self.client.socket()
+    }
+
+    /// The runtime's own configuration as JSON, for `doctor`; `None` if it does not tell.
+    pub async fn configuration(&self) -> Result<Option<String>, RuntimeError> {
+        status::configuration(&self.client).await
+    }
+}
+
+impl Runtime for Cri {
+    fn version(&self) -> BoxFuture<'_, Result<RuntimeVersion, RuntimeError>> {
+        Box::pin(status::version(&self.client))
+    }
+
+    fn status(&self) -> BoxFuture<'_, Result<RuntimeStatus, RuntimeError>> {
+        Box::pin(status::status(&self.client))
+    }
+
+    fn run_sandbox<'a>(
+        &'a self,
+        config: &'a SandboxConfig,
+        deadline: Deadline,
+    ) -> BoxFuture<'a, Result<SandboxId, RuntimeError>> {
+        Box::pin(sandbox::run(&self.client, config, deadline))
+    }
+
+    fn stop_sandbox<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(sandbox::stop(&self.client, id))
+    }
+
+    fn remove_sandbox<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(sandbox::remove(&self.client, id))
+    }
+
+    fn sandbox_status<'a>(
+        &'a self,
+        id: &'a SandboxId,
+    ) -> BoxFuture<'a, Result<SandboxStatus, RuntimeError>> {
+        Box::pin(sandbox::status(&self.client, id))
+    }
+
+    fn create_container<'a>(
+        &'a self,
+        sandbox: &'a SandboxId,
+        container: &'a ContainerConfig,
+        pod: &'a SandboxConfig,
+    ) -> BoxFuture<'a, Result<ContainerId, RuntimeError>> {
+        Box::pin(container::create(&self.client, sandbox, container, pod))
+    }
+
+    fn start_container<'a>(
+        &'a self,
+        id: &'a ContainerId,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(container::start(&self.client, id))
+    }
+
+    fn stop_container<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        grace: Duration,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(container::stop(&self.client, id, grace))
+    }
+
+    fn remove_container<'a>(
+        &'a self,
+        id: &'a ContainerId,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(container::remove(&self.client, id))
+    }
+
+    fn container_status<'a>(
+        &'a self,
+        id: &'a ContainerId,
+    ) -> BoxFuture<'a, Result<ContainerStatus, RuntimeError>> {
+        Box::pin(container::status(&self.client, id))
+    }
+
+    fn pod<'a>(&'a self, uid: &'a PodUid) -> BoxFuture<'a, Result<RuntimePod, RuntimeError>> {
+        Box::pin(pods::one(&self.client, uid))
+    }
+
+    fn list_pods(&self) -> BoxFuture<'_, Result<Vec<RuntimePod>, RuntimeError>> {
+        Box::pin(pods::all(&self.client))
+    }
+
+    fn image_present<'a>(
+        &'a self,
+        image: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, RuntimeError>> {
+        Box::pin(image::present(&self.client, image))
+    }
+
+    fn pull_image<'a>(
+        &'a self,
+        image: &'a str,
+        pod: &'a SandboxConfig,
+    ) -> BoxFuture<'a, Result<String, RuntimeError>> {
+        Box::pin(image::pull(&self.client, image, pod))
+    }
+}

@@ -55,7 +55,7 @@ fn what_is_not_a_quantity_is_refused_in_kubernetes_words() {
     ] {
         assert_eq!(canonical(text), regex, "{text:?}");
     }
-    for text in ["1i", "1ki", "1KI", "1Mii", "1e", "1e-", "1m5", "1eE3", "1K"] {
+    for text in ["1i", "1ki", "1Mii", "1e", "1e-", "1m5", "1eE3", "1K"] {
         assert_eq!(
             canonical(text),
             "unable to parse quantity's suffix",

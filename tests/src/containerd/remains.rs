@@ -32,7 +32,9 @@ pub(super) fn descendants(roots: &[i32]) -> Vec<i32> {
 /// The cgroups, in every hierarchy, of the processes below these; only those that are theirs alone.
 pub(super) fn cgroups(roots: &[i32]) -> BTreeSet<PathBuf> {
     let own = cgroups_of("self");
-    let theirs = descendants(roots).into_iter().flat_map(|pid| cgroups_of(&pid.to_string()));
+    let theirs = descendants(roots)
+        .into_iter()
+        .flat_map(|pid| cgroups_of(&pid.to_string()));
     theirs.filter(|path| !own.contains(path)).collect()
 }
 
@@ -49,7 +51,12 @@ pub(super) fn remove_cgroups(cgroups: &BTreeSet<PathBuf>) {
 /// Source: proc(5), field 4 of `stat`.
 fn parent_of(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    stat.rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
 }
 
 /// Source: cgroups(7), `/proc/<pid>/cgroup`.
@@ -59,7 +66,12 @@ fn cgroups_of(pid: &str) -> Vec<PathBuf> {
         let mut fields = line.splitn(3, ':');
         let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
         let path = path.trim_start_matches('/');
-        (!path.is_empty()).then(|| (controllers.trim_start_matches("name=").to_owned(), path.to_owned()))
+        (!path.is_empty()).then(|| {
+            (
+                controllers.trim_start_matches("name=").to_owned(),
+                path.to_owned(),
+            )
+        })
     });
     let folder = |(controllers, path): (String, String)| {
         Path::new(CGROUP_MOUNT).join(controllers).join(path)

@@ -15,15 +15,15 @@ use crate::kubectl::Kubectl;
 
 /// Phases in the order in which a person expects them, with the words to print.
 pub const PHASES: [(&str, &str); 10] = [
-    ("api-received", "API call"),
+    ("api_received", "API call"),
     ("stored", "stored"),
     ("scheduled", "scheduled"),
     ("received", "received by the node"),
-    ("network-attached", "network attached"),
-    ("sandbox-up", "sandbox up"),
-    ("container-started", "container started (kernel)"),
-    ("status-published", "status sent by the node"),
-    ("running-stored", "status stored"),
+    ("network_attached", "network attached"),
+    ("sandbox_up", "sandbox up"),
+    ("container_started", "container started (kernel)"),
+    ("status_published", "status sent by the node"),
+    ("running_stored", "status stored"),
     ("watched", "Running and Ready seen by a watch"),
 ];
 
@@ -137,7 +137,7 @@ pub fn now_us() -> u64 {
 
 /// One line per phase, in milliseconds from the first one.
 pub fn print(pod: &str, moments: &BTreeMap<String, u64>) {
-    let Some(start) = moments.get("api-received").or_else(|| moments.values().min()) else {
+    let Some(start) = moments.get("api_received").or_else(|| moments.values().min()) else {
         println!("  {pod}: no record");
         return;
     };

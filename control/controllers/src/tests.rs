@@ -1,0 +1,8 @@
+//! The controllers against an API in memory, with nodes that are simulated.
+
+mod cluster;
+mod deployment;
+mod garbage;
+mod namespace;
+mod node;
+mod replica_set;

@@ -1,0 +1,16 @@
+//! Filters: can this node take the pod?
+
+mod node_affinity;
+mod node_name;
+mod node_resources_fit;
+mod node_unschedulable;
+mod taint_toleration;
+
+pub(crate) use node_affinity::NodeAffinity;
+pub(crate) use node_name::NodeName;
+pub(crate) use node_resources_fit::NodeResourcesFit;
+pub(crate) use node_unschedulable::NodeUnschedulable;
+pub(crate) use taint_toleration::{TaintToleration, tolerates};
+
+#[cfg(test)]
+mod tests;

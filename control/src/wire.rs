@@ -1,0 +1,104 @@
+//! Builds the control plane top to bottom and runs it until a signal.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use swiftlet_api::pki::Pki;
+use swiftlet_api::{ApiOptions, ApiServer, Mount, Server, ServerOptions};
+use swiftlet_client::api::{Api, UserInfo};
+use swiftlet_link::server::LinkServer;
+use swiftlet_store::{Store, StoreOptions};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::kubeconfig::server_url;
+use crate::options::{ControlOptions, DurabilityChoice};
+use crate::timeline;
+
+/// Version of the control plane, for people.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Path below which the node link is served.
+const LINK_PATH: &str = "/swiftlet.v1.NodeLink/";
+
+/// Runs the control plane.
+pub(crate) async fn run(options: &ControlOptions) -> Result<()> {
+    let store = open_store(options).await?;
+    let api = ApiServer::new(store.clone(), ApiOptions::default());
+    api.bootstrap().await.context("cannot create the first namespaces")?;
+    let server = bind(options, &api).await?;
+    let shutdown = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let scheduler = internal(&api, "system:kube-scheduler");
+    tasks.spawn(swiftlet_scheduler::run(scheduler, shutdown.clone()));
+    let controllers = internal(&api, "system:kube-controller-manager");
+    tasks.spawn(swiftlet_controllers::run(controllers, shutdown.clone()));
+    if timeline::is_wanted() {
+        let watch = timeline::run(internal(&api, "system:swiftlet-timeline"));
+        let watch = shutdown.clone().run_until_cancelled_owned(watch);
+        tasks.spawn(async move { watch.await.unwrap_or_default() });
+    }
+    tracing::info!(address = %server.address(), version = VERSION, "serving");
+    tasks.spawn(server.run(shutdown.clone()));
+    wait_for_signal().await?;
+    tracing::info!("shutting down");
+    shutdown.cancel();
+    api.stop_watches();
+    while tasks.join_next().await.is_some() {}
+    store.shutdown().await;
+    Ok(())
+}
+
+async fn open_store(options: &ControlOptions) -> Result<Store> {
+    let store = match options.durability {
+        DurabilityChoice::Journal => StoreOptions::new(options.data_dir.join("store")),
+        DurabilityChoice::Memory => {
+            tracing::warn!("durability=memory: everything is lost when this process ends");
+            StoreOptions::in_memory()
+        }
+    };
+    let (store, report) = Store::open(store)
+        .await
+        .with_context(|| format!("cannot open the store in {}", options.data_dir.display()))?;
+    tracing::info!(?report, "store open");
+    Ok(store)
+}
+
+/// Listens, with the link mounted, and writes the admin's kubeconfig.
+async fn bind(options: &ControlOptions, api: &ApiServer) -> Result<Server> {
+    let pki = Pki::open(&options.data_dir)
+        .with_context(|| format!("no authority in {}", options.data_dir.display()))?;
+    let mut names = options.tls_san.clone();
+    names.push(options.listen.ip().to_string());
+    let server = ServerOptions {
+        address: options.listen,
+        identity: pki.serving(&names)?,
+        client_ca_pem: pki.ca_pem().to_owned(),
+    };
+    let server = Server::bind(api.clone(), server)
+        .await
+        .with_context(|| format!("cannot listen on {}", options.listen))?;
+    let link = LinkServer::start(internal(api, "system:swiftlet-link"), VERSION);
+    let server = server.mount(Mount::new(LINK_PATH, link.into_service()));
+    let (url, admin) = (server_url(server.address()), pki.admin()?);
+    let path = options.data_dir.join("admin.kubeconfig");
+    pki.kubeconfig(&url, "kubernetes-admin", &admin).write(&path)?;
+    Ok(server)
+}
+
+/// The API for a part of this process, under a name of its own.
+fn internal(api: &ApiServer, name: &str) -> Arc<dyn Api> {
+    let groups = ["system:masters", "system:authenticated"].map(str::to_owned).to_vec();
+    api.local(UserInfo { name: name.to_owned(), groups })
+}
+
+async fn wait_for_signal() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => (),
+        _ = interrupt.recv() => (),
+    }
+    Ok(())
+}

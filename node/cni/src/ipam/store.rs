@@ -1,0 +1,254 @@
+//! host-local's files, so that a node can move to the reference plugin and back.
+//!
+//! ```text
+//! <dataDir>/<network>/10.88.0.7            "<container id>\r\n<interface>"
+//! <dataDir>/<network>/last_reserved_ip.0   "10.88.0.7"
+//! <dataDir>/<network>/lock                 empty; host-local locks it while it works
+//! <dataDir>/<network>/boot_id              ours: the boot that the addresses belong to
+//! ```
+//!
+//! An address is reserved by creating its file exclusively, which is what arbitrates between this
+//! process and the reference plugin; so the lock is left to host-local.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use super::allocator::Holder;
+use crate::error::NetworkError;
+
+const LINE_BREAK: &str = "\r\n";
+const LAST_RESERVED: &str = "last_reserved_ip.";
+const LOCK: &str = "lock";
+const BOOT_ID: &str = "boot_id";
+const BOOT_ID_SOURCE: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The folder of one network.
+#[derive(Debug)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+impl Store {
+    /// Opens or makes the folder; drops addresses of another boot.
+    pub fn open(dir: &Path) -> Result<Self, NetworkError> {
+        let store = Self {
+            dir: dir.to_path_buf(),
+        };
+        fs::create_dir_all(dir).map_err(file_error("create", dir))?;
+        let lock = dir.join(LOCK);
+        File::create(&lock).map_err(file_error("create", &lock))?;
+        store.drop_other_boots()?;
+        Ok(store)
+    }
+
+    /// All addresses and their holders.
+    pub fn load(&self) -> Result<Vec<(Ipv4Addr, Holder)>, NetworkError> {
+        let mut found = Vec::new();
+        for address in self.addresses()? {
+            // Gone between the listing and now: released by somebody.
+            if let Some(holder) = self.read(address)? {
+                found.push((address, holder));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Who holds the address.
+    pub fn read(&self, address: Ipv4Addr) -> Result<Option<Holder>, NetworkError> {
+        let path = self.path(address);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(parse(&text))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(file_error("read", &path)(error)),
+        }
+    }
+
+    /// Writes the address' file. `false` if there is one already.
+    pub fn reserve(
+        &self,
+        address: Ipv4Addr,
+        holder: &Holder,
+        shard: usize,
+    ) -> Result<bool, NetworkError> {
+        let path = self.path(address);
+        let mut file = match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+            Err(error) => return Err(file_error("create", &path)(error)),
+        };
+        let text = format!("{}{LINE_BREAK}{}", holder.container_id, holder.ifname);
+        let written = file.write_all(text.as_bytes()).and_then(|()| {
+            fs::write(
+                self.dir.join(format!("{LAST_RESERVED}{shard}")),
+                address.to_string(),
+            )
+        });
+        if let Err(error) = written {
+            // Nothing half-written may stay; the first failure is the one to report.
+            let _ = fs::remove_file(&path);
+            return Err(file_error("write", &path)(error));
+        }
+        Ok(true)
+    }
+
+    /// Removes the address' file; it need not exist.
+    pub fn release(&self, address: Ipv4Addr) -> Result<(), NetworkError> {
+        remove_file(&self.path(address))
+    }
+
+    /// The address that was reserved last from a range set.
+    pub fn last_reserved(&self, shard: usize) -> Result<Option<Ipv4Addr>, NetworkError> {
+        let path = self.dir.join(format!("{LAST_RESERVED}{shard}"));
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(text.trim().parse().ok()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(file_error("read", &path)(error)),
+        }
+    }
+
+    /// Removes the folder with all that is ours or host-local's in it.
+    pub fn remove(&self) -> Result<(), NetworkError> {
+        for address in self.addresses()? {
+            self.release(address)?;
+        }
+        for name in self.names()? {
+            if name == LOCK || name == BOOT_ID || name.starts_with(LAST_RESERVED) {
+                remove_file(&self.dir.join(name))?;
+            }
+        }
+        match fs::remove_dir(&self.dir) {
+            // Somebody else's file is in it: then the folder is not ours to remove.
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            other => other.map_err(file_error("remove", &self.dir)),
+        }
+    }
+
+    fn drop_other_boots(&self) -> Result<(), NetworkError> {
+        let path = self.dir.join(BOOT_ID);
+        let current = fs::read_to_string(BOOT_ID_SOURCE)
+            .map_err(file_error("read", Path::new(BOOT_ID_SOURCE)))?;
+        match fs::read_to_string(&path) {
+            Ok(written) if written == current => return Ok(()),
+            Ok(_) => {
+                for address in self.addresses()? {
+                    self.release(address)?;
+                }
+            }
+            // host-local's own folder: its addresses may be of pods that run. They are kept, and
+            // the reconciliation with live sandboxes decides.
+            Err(error) if error.kind() == ErrorKind::NotFound => (),
+            Err(error) => return Err(file_error("read", &path)(error)),
+        }
+        fs::write(&path, current).map_err(file_error("write", &path))
+    }
+
+    fn addresses(&self) -> Result<Vec<Ipv4Addr>, NetworkError> {
+        Ok(self
+            .names()?
+            .iter()
+            .filter_map(|name| name.parse().ok())
+            .collect())
+    }
+
+    fn names(&self) -> Result<Vec<String>, NetworkError> {
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(file_error("read", &self.dir)(error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(file_error("read", &self.dir))?;
+            names.extend(entry.file_name().into_string().ok());
+        }
+        Ok(names)
+    }
+
+    fn path(&self, address: Ipv4Addr) -> PathBuf {
+        self.dir.join(address.to_string())
+    }
+}
+
+fn parse(text: &str) -> Holder {
+    let mut lines = text.lines();
+    let mut line = || lines.next().unwrap_or_default().trim().to_owned();
+    Holder {
+        container_id: line(),
+        ifname: line(),
+    }
+}
+
+fn remove_file(path: &Path) -> Result<(), NetworkError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(file_error("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> NetworkError {
+    let path = path.to_path_buf();
+    move |source| NetworkError::File {
+        action,
+        path,
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder() -> Holder {
+        Holder {
+            container_id: "c1".into(),
+            ifname: "eth0".into(),
+        }
+    }
+
+    const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 7);
+
+    #[test]
+    fn files_are_written_as_host_local_writes_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        assert!(store.reserve(ADDRESS, &holder(), 0).unwrap());
+        let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        assert_eq!(read("10.88.0.7"), "c1\r\neth0");
+        assert_eq!(read("last_reserved_ip.0"), "10.88.0.7");
+        assert_eq!(read("lock"), "");
+    }
+
+    #[test]
+    fn an_address_is_reserved_once_and_released_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        assert!(store.reserve(ADDRESS, &holder(), 0).unwrap());
+        assert!(!store.reserve(ADDRESS, &holder(), 0).unwrap());
+        store.release(ADDRESS).unwrap();
+        store.release(ADDRESS).unwrap();
+        assert_eq!(store.read(ADDRESS).unwrap(), None);
+    }
+
+    #[test]
+    fn addresses_of_another_boot_are_dropped_and_those_of_host_local_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("10.88.0.7"), "c1\r\neth0").unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        assert_eq!(store.load().unwrap(), vec![(ADDRESS, holder())]);
+        fs::write(dir.path().join(BOOT_ID), "another boot\n").unwrap();
+        assert_eq!(Store::open(dir.path()).unwrap().load().unwrap(), vec![]);
+    }
+
+    #[test]
+    fn an_unused_folder_can_be_removed_with_everything_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("net")).unwrap();
+        store.reserve(ADDRESS, &holder(), 0).unwrap();
+        store.remove().unwrap();
+        store.remove().unwrap();
+        assert!(!dir.path().join("net").exists());
+    }
+}

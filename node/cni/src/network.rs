@@ -1,0 +1,322 @@
+//! Pod networks: what each request does.
+//!
+//! ```text
+//! ADD    reserve ─▶ Reserved ─link─▶ Linked ─address─▶ Addressed ─route─▶ Routed ─▶ result
+//!                       └───────────────┴── undo ──────────┘
+//! DEL    free the address; the veth pair goes with the pod's namespace
+//! CHECK  the lease, and the interface, address and routes in the pod
+//! GC     free what no valid attachment holds
+//! ```
+//!
+//! DEL never deletes a link: that takes 40 ms under the kernel's one lock for links, while every
+//! other pod waits. Closing the namespace does the same in the background.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use ipnet::Ipv4Net;
+use swiftlet_sys::netns;
+
+use crate::bridge::{self, Bridge, BridgeSpec};
+use crate::conf::NetworkConf;
+use crate::error::NetworkError;
+use crate::ipam::allocator::Holder;
+use crate::ipam::range_set::RangeSet;
+use crate::ipam::{Pool, Retain};
+use crate::masquerade::{self, Masquerade};
+use crate::netlink::socket::NetlinkSocket;
+use crate::observer::NetworkAttached;
+use crate::options::NetworkOptions;
+use crate::request::{Attachment, Request};
+use crate::result::AddResult;
+
+mod check;
+mod names;
+mod phases;
+
+use phases::{Host, Reserved};
+
+/// Where host-local keeps its files when the conf does not say.
+const DEFAULT_DATA_DIR: &str = "/var/lib/cni/networks";
+
+/// Until when a request must be done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    started: Instant,
+    limit: Duration,
+}
+
+/// A network's addresses, and the ranges that they were opened with.
+#[derive(Debug)]
+struct OpenPool {
+    sets: Vec<RangeSet>,
+    pool: Arc<Pool>,
+}
+
+/// All networks of a node. Its state is what the kernel and the files say; what is here saves
+/// asking again.
+///
+/// Mutexes, because the users are threads that each hold one for microseconds; only the first pod
+/// of a network waits for a kernel request under one, and so do the others, on purpose.
+#[derive(Debug)]
+pub(crate) struct Network {
+    options: NetworkOptions,
+    pools: Mutex<HashMap<PathBuf, OpenPool>>,
+    bridges: Mutex<HashMap<String, (BridgeSpec, Bridge)>>,
+    masquerade: Mutex<Masquerade>,
+}
+
+impl Network {
+    pub(crate) fn new(options: NetworkOptions) -> Self {
+        Self {
+            masquerade: Mutex::new(Masquerade::new(&options.nft_table)),
+            options,
+            pools: Mutex::default(),
+            bridges: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn options(&self) -> &NetworkOptions {
+        &self.options
+    }
+
+    /// Serves one request; the bytes are for the plugin's stdout.
+    pub(crate) fn serve(
+        &self,
+        host: &mut NetlinkSocket,
+        request: &Request,
+        conf: &[u8],
+        deadline: Deadline,
+    ) -> Result<Vec<u8>, NetworkError> {
+        let conf = NetworkConf::parse(conf)?;
+        match request {
+            Request::Add(attachment) => self.add(host, attachment, &conf, deadline),
+            Request::Del(attachment) => {
+                self.pool(&conf)?.release(&attachment.holder)?;
+                Ok(Vec::new())
+            }
+            Request::Check(attachment) => self.check(attachment, &conf),
+            Request::Status => self.pool(&conf).map(|_| Vec::new()),
+            Request::Gc => self.collect_garbage(&conf),
+            Request::Version => Ok(versions(&conf.cni_version)),
+        }
+    }
+
+    /// Frees addresses from before the start whose sandbox is not alive, and says how many.
+    pub(crate) fn reconcile(&self, live: &[&str]) -> Result<usize, NetworkError> {
+        let wanted = |holder: &Holder| live.contains(&holder.container_id.as_str());
+        let pools: Vec<_> = {
+            let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+            pools.values().map(|open| Arc::clone(&open.pool)).collect()
+        };
+        let mut freed = 0;
+        for pool in pools {
+            freed += pool.retain(wanted, Retain::AdoptedOnly)?;
+        }
+        Ok(freed)
+    }
+
+    /// Opens a network's addresses, so that [`Self::reconcile`] sees them.
+    pub(crate) fn open(&self, conf: &[u8]) -> Result<(), NetworkError> {
+        self.pool(&NetworkConf::parse(conf)?).map(drop)
+    }
+
+    /// Removes bridges, rules and unused address files. Runs in the host's namespace.
+    pub(crate) fn teardown(&self) -> Result<(), NetworkError> {
+        let mut errors = Vec::new();
+        let mut names: Vec<_> = {
+            let bridges = self.bridges.lock().unwrap_or_else(PoisonError::into_inner);
+            bridges.keys().cloned().collect()
+        };
+        if let Some(conf) = &self.options.conf {
+            match NetworkConf::parse(conf) {
+                Ok(conf) => names.extend(conf.bridges),
+                Err(error) => errors.push(error),
+            }
+        }
+        let mut socket = NetlinkSocket::route()?;
+        for name in names {
+            errors.extend(bridge::delete(&mut socket, &name).err());
+        }
+        errors.extend(masquerade::remove(&self.options.nft_table).err());
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        for open in pools.values() {
+            errors.extend(open.pool.remove_if_unused().err());
+        }
+        NetworkError::collected(errors)
+    }
+
+    fn add(
+        &self,
+        socket: &mut NetlinkSocket,
+        attachment: &Attachment,
+        conf: &NetworkConf,
+        deadline: Deadline,
+    ) -> Result<Vec<u8>, NetworkError> {
+        let pod_netns = netns::open(attachment.netns.as_deref().unwrap_or("".as_ref()))?;
+        let pool = self.pool(conf)?;
+        let shard = names::shard(&attachment.holder, conf.bridges.len());
+        let host = Host {
+            network: self,
+            socket,
+            conf,
+            attachment,
+            pod_netns: &pod_netns,
+        };
+        let linked = Reserved::new(host, &pool, shard)?.link()?;
+        let addressed = linked.within(deadline)?.address()?;
+        let routed = addressed.within(deadline)?.route()?;
+        let result = AddResult::new(&conf.cni_version, &routed.attached());
+        self.tell(attachment, routed.address(), deadline);
+        serde_json::to_vec(&result).map_err(NetworkError::Decode)
+    }
+
+    fn check(&self, at: &Attachment, conf: &NetworkConf) -> Result<Vec<u8>, NetworkError> {
+        let lease = self.pool(conf)?.find(&at.holder);
+        check::check(at, conf, lease.as_ref()).map(|()| Vec::new())
+    }
+
+    fn collect_garbage(&self, conf: &NetworkConf) -> Result<Vec<u8>, NetworkError> {
+        let valid = |holder: &Holder| {
+            conf.valid_attachments
+                .iter()
+                .any(|(id, ifname)| *id == holder.container_id && *ifname == holder.ifname)
+        };
+        let freed = self.pool(conf)?.retain(valid, Retain::All)?;
+        tracing::info!(
+            network = conf.name,
+            freed,
+            "addresses without a valid attachment freed"
+        );
+        Ok(Vec::new())
+    }
+
+    fn tell(&self, attachment: &Attachment, address: std::net::Ipv4Addr, deadline: Deadline) {
+        let duration = deadline.started.elapsed();
+        let container_id = &attachment.holder.container_id;
+        tracing::debug!(container_id, %address, ?duration, "network attached");
+        if let Some(observer) = &self.options.observer {
+            observer.attached(NetworkAttached {
+                container_id: container_id.clone(),
+                pod: attachment.pod.clone(),
+                address,
+                finished_at: SystemTime::now(),
+                duration,
+            });
+        }
+    }
+
+    /// The addresses of the conf's network, opened at the first request and when ranges change.
+    fn pool(&self, conf: &NetworkConf) -> Result<Arc<Pool>, NetworkError> {
+        let parent = conf
+            .data_dir
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR));
+        let dir = parent.join(&conf.name);
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        match pools.entry(dir) {
+            Entry::Occupied(open) if open.get().sets == conf.range_sets => {
+                Ok(Arc::clone(&open.get().pool))
+            }
+            entry => {
+                let pool = Arc::new(Pool::open(entry.key(), conf.range_sets.clone())?);
+                let sets = conf.range_sets.clone();
+                entry.insert_entry(OpenPool {
+                    sets,
+                    pool: Arc::clone(&pool),
+                });
+                Ok(pool)
+            }
+        }
+    }
+
+    /// The bridge of a range set, made at the first request.
+    fn bridge(
+        &self,
+        socket: &mut NetlinkSocket,
+        conf: &NetworkConf,
+        shard: usize,
+        pool: &Pool,
+    ) -> Result<Bridge, NetworkError> {
+        let spec = bridge_spec(conf, shard);
+        let mut bridges = self.bridges.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, bridge)) = bridges.get(&spec.name)
+            && *known == spec
+        {
+            return Ok(bridge.clone());
+        }
+        let bridge = bridge::ensure(socket, &spec)?;
+        for address in &bridge.foreign {
+            pool.exclude(*address);
+        }
+        bridges.insert(spec.name.clone(), (spec, bridge.clone()));
+        Ok(bridge)
+    }
+
+    /// Somebody took the bridge away: look again at the next request.
+    fn forget_bridge(&self, name: &str) {
+        self.bridges
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name);
+    }
+
+    fn masquerade(&self, conf: &NetworkConf) -> Result<(), NetworkError> {
+        if !conf.masquerade {
+            return Ok(());
+        }
+        let mut masquerade = self
+            .masquerade
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        masquerade.ensure(&conf.name, &conf.subnets)
+    }
+}
+
+impl Deadline {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self {
+            started: Instant::now(),
+            limit,
+        }
+    }
+
+    fn check(self) -> Result<(), NetworkError> {
+        if self.started.elapsed() < self.limit {
+            return Ok(());
+        }
+        Err(NetworkError::Deadline {
+            limit_ms: self.limit.as_millis(),
+        })
+    }
+}
+
+fn bridge_spec(conf: &NetworkConf, shard: usize) -> BridgeSpec {
+    let ranges = conf
+        .range_sets
+        .get(shard)
+        .map(RangeSet::ranges)
+        .unwrap_or_default();
+    let mut gateways: Vec<_> = ranges
+        .iter()
+        .filter(|_| conf.is_gateway)
+        .filter_map(|range| Ipv4Net::new(range.gateway, range.subnet.prefix_len()).ok())
+        .collect();
+    gateways.dedup();
+    BridgeSpec {
+        name: conf.bridges[shard].clone(),
+        gateways,
+        mtu: conf.mtu,
+        promiscuous: conf.promiscuous,
+    }
+}
+
+fn versions(conf_version: &str) -> Vec<u8> {
+    let supported = crate::shim::SUPPORTED_VERSIONS;
+    serde_json::json!({ "cniVersion": conf_version, "supportedVersions": supported })
+        .to_string()
+        .into_bytes()
+}

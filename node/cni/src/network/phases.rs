@@ -1,0 +1,284 @@
+//! Attaching a pod: each phase is a type, and its undoing consumes it.
+//!
+//! A step that fails undoes all before it. What is left when even that fails is in the error.
+
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::errno::Errno;
+use swiftlet_sys::netns;
+
+use super::{Deadline, Network, bridge_spec, names};
+use crate::bridge::Bridge;
+use crate::conf::NetworkConf;
+use crate::error::NetworkError;
+use crate::ipam::{Lease, Pool};
+use crate::mac::Mac;
+use crate::netlink::address;
+use crate::netlink::link::{self, VethPair};
+use crate::netlink::route::{self, Hop};
+use crate::netlink::socket::{NetlinkSocket, Request};
+use crate::request::Attachment;
+use crate::result::Attached;
+
+/// `lo` is the first interface of every namespace (`LOOPBACK_IFINDEX`, include/net/flow.h).
+const LOOPBACK_INDEX: u32 = 1;
+
+/// What every phase needs.
+pub(super) struct Host<'a> {
+    pub(super) network: &'a Network,
+    /// In the host's namespace.
+    pub(super) socket: &'a mut NetlinkSocket,
+    pub(super) conf: &'a NetworkConf,
+    pub(super) attachment: &'a Attachment,
+    pub(super) pod_netns: &'a OwnedFd,
+}
+
+/// An address is reserved, and written down.
+pub(super) struct Reserved<'a> {
+    host: Host<'a>,
+    pool: &'a Pool,
+    lease: Lease,
+}
+
+/// The veth pair exists: one end up on the bridge, the other in the pod.
+pub(super) struct Linked<'a> {
+    reserved: Reserved<'a>,
+    link: PodLink,
+}
+
+/// The pod's interfaces are up and have their address.
+pub(super) struct Addressed<'a>(Linked<'a>);
+
+/// The pod has its routes: it is attached.
+pub(super) struct Routed<'a> {
+    linked: Linked<'a>,
+    /// As the result shows them.
+    routes: Vec<Hop>,
+    netns: String,
+}
+
+/// The two ends of the pair.
+struct PodLink {
+    bridge: Bridge,
+    host_name: String,
+    host_mac: Mac,
+    pod_mac: Mac,
+    /// In the pod's namespace.
+    pod_socket: NetlinkSocket,
+    pod_index: u32,
+}
+
+impl<'a> Reserved<'a> {
+    /// Reserves an address.
+    pub(super) fn new(host: Host<'a>, pool: &'a Pool, shard: usize) -> Result<Self, NetworkError> {
+        // The bridge comes first: one that is adopted may have an address that no pod must get.
+        host.network.bridge(host.socket, host.conf, shard, pool)?;
+        let lease = pool.reserve(&host.attachment.holder, shard)?;
+        Ok(Self { host, pool, lease })
+    }
+
+    /// Creates the veth pair.
+    pub(super) fn link(mut self) -> Result<Linked<'a>, NetworkError> {
+        match self.try_link() {
+            Ok(link) => Ok(Linked {
+                reserved: self,
+                link,
+            }),
+            Err(error) => Err(error.after_undo(self.undo())),
+        }
+    }
+
+    /// Frees the address, and the link if one was made.
+    fn undo(mut self) -> Result<(), NetworkError> {
+        let mut errors = Vec::new();
+        // Here a link is deleted, slowly: the namespace may be somebody's who tries again.
+        errors.extend(self.delete_link().err());
+        errors.extend(self.pool.release(&self.host.attachment.holder).err());
+        NetworkError::collected(errors)
+    }
+
+    fn try_link(&mut self) -> Result<PodLink, NetworkError> {
+        let network = self.host.network;
+        network.masquerade(self.host.conf)?;
+        let mut bridge = self.bridge()?;
+        let mut outcome = self.create_veth(&bridge);
+        let again = match &outcome {
+            // The bridge that we remember is gone: make it again.
+            Err(NetworkError::Kernel {
+                source: Errno::EINVAL | Errno::ENODEV,
+                ..
+            }) => {
+                network.forget_bridge(&bridge_spec(self.host.conf, self.lease.shard).name);
+                bridge = self.bridge()?;
+                true
+            }
+            // The address was free, so a pair of this name is what a DEL left to its namespace,
+            // which did not close.
+            Err(NetworkError::Kernel {
+                source: Errno::EEXIST,
+                ..
+            }) => self.delete_link()?,
+            _ => false,
+        };
+        if again {
+            outcome = self.create_veth(&bridge);
+        }
+        let (host_name, host_mac, pod_mac) = outcome?;
+        let mut pod_socket = netns::run_in(self.host.pod_netns.as_fd(), NetlinkSocket::route)??;
+        let found = link::find(&mut pod_socket, &self.host.attachment.holder.ifname)?;
+        let step = "look up the pod's interface";
+        let pod_index = found.ok_or(NetworkError::Answer { step })?.index;
+        Ok(PodLink {
+            bridge,
+            host_name,
+            host_mac,
+            pod_mac,
+            pod_socket,
+            pod_index,
+        })
+    }
+
+    fn bridge(&mut self) -> Result<Bridge, NetworkError> {
+        let Host {
+            network,
+            socket,
+            conf,
+            ..
+        } = &mut self.host;
+        network.bridge(socket, conf, self.lease.shard, self.pool)
+    }
+
+    fn create_veth(&mut self, bridge: &Bridge) -> Result<(String, Mac, Mac), NetworkError> {
+        let host_name = names::host_veth(&self.host.attachment.holder);
+        let host_mac = Mac::random();
+        let pod_mac = Mac::of_address(self.lease.address.addr());
+        let mut batch = vec![link::create_veth(&VethPair {
+            host_name: &host_name,
+            host_mac,
+            bridge_index: bridge.index,
+            pod_name: &self.host.attachment.holder.ifname,
+            pod_mac,
+            pod_netns: self.host.pod_netns.as_fd(),
+            mtu: self.host.conf.mtu,
+        })];
+        if self.host.conf.hairpin {
+            batch.push(link::set_hairpin(&host_name));
+        }
+        self.host.socket.batch(batch)?;
+        Ok((host_name, host_mac, pod_mac))
+    }
+
+    /// Deletes the pair if it exists.
+    fn delete_link(&mut self) -> Result<bool, NetworkError> {
+        let host_name = names::host_veth(&self.host.attachment.holder);
+        match link::find(self.host.socket, &host_name)? {
+            Some(found) if found.is_veth => {
+                self.host.socket.batch(vec![link::delete(found.index)])?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
+impl<'a> Linked<'a> {
+    /// Brings both interfaces up and gives the pod its address, in one batch.
+    pub(super) fn address(mut self) -> Result<Addressed<'a>, NetworkError> {
+        let index = self.link.pod_index;
+        let batch = vec![
+            link::set_up("bring up lo in the pod", LOOPBACK_INDEX),
+            link::set_up("bring up the pod's interface", index),
+            address::add(
+                "give the pod its address",
+                index,
+                self.reserved.lease.address,
+            ),
+        ];
+        match self.link.pod_socket.batch(batch) {
+            Ok(()) => Ok(Addressed(self)),
+            Err(error) => Err(error.after_undo(self.undo())),
+        }
+    }
+
+    /// The deadline, at the border between two phases.
+    pub(super) fn within(self, deadline: Deadline) -> Result<Self, NetworkError> {
+        match deadline.check() {
+            Ok(()) => Ok(self),
+            Err(error) => Err(error.after_undo(self.undo())),
+        }
+    }
+
+    fn undo(self) -> Result<(), NetworkError> {
+        // Address and routes go with the link.
+        self.reserved.undo()
+    }
+}
+
+impl<'a> Addressed<'a> {
+    /// Adds the pod's routes.
+    pub(super) fn route(self) -> Result<Routed<'a>, NetworkError> {
+        let Self(mut linked) = self;
+        let Host {
+            conf, attachment, ..
+        } = &linked.reserved.host;
+        let gateway = linked.reserved.lease.gateway;
+        let routes = conf.pod_routes(gateway);
+        let netns = attachment
+            .netns
+            .as_deref()
+            .map(|path| path.display().to_string());
+        let requests = route_requests(linked.link.pod_index, &routes, gateway);
+        if !requests.is_empty()
+            && let Err(error) = linked.link.pod_socket.batch(requests)
+        {
+            return Err(error.after_undo(linked.undo()));
+        }
+        Ok(Routed {
+            linked,
+            routes,
+            netns: netns.unwrap_or_default(),
+        })
+    }
+
+    /// The deadline, at the border between two phases.
+    pub(super) fn within(self, deadline: Deadline) -> Result<Self, NetworkError> {
+        self.0.within(deadline).map(Self)
+    }
+}
+
+impl Routed<'_> {
+    /// What was done, for the result.
+    pub(super) fn attached(&self) -> Attached<'_> {
+        let Linked { reserved, link } = &self.linked;
+        let Host {
+            conf, attachment, ..
+        } = &reserved.host;
+        Attached {
+            bridge: (&conf.bridges[reserved.lease.shard], link.bridge.mac),
+            host: (&link.host_name, link.host_mac),
+            pod: (&attachment.holder.ifname, link.pod_mac),
+            netns: &self.netns,
+            mtu: conf.mtu,
+            lease: &reserved.lease,
+            routes: &self.routes,
+            dns: &conf.dns,
+        }
+    }
+
+    /// The pod's address.
+    pub(super) fn address(&self) -> Ipv4Addr {
+        self.linked.reserved.lease.address.addr()
+    }
+}
+
+fn route_requests(index: u32, routes: &[Hop], gateway: Ipv4Addr) -> Vec<Request> {
+    let through = |hop: &Hop| Hop {
+        gateway: hop.gateway.or(Some(gateway)),
+        ..*hop
+    };
+    routes
+        .iter()
+        .map(|hop| route::add(index, through(hop)))
+        .collect()
+}

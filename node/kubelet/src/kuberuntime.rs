@@ -1,0 +1,10 @@
+//! From a pod to calls of the container runtime: what to do, and with which configuration.
+
+pub mod actions;
+pub mod backoff;
+pub mod config;
+pub mod env;
+pub(crate) mod execute;
+pub mod expand;
+pub mod hash;
+pub mod history;

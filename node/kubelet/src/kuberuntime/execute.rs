@@ -1,0 +1,297 @@
+//! The calls themselves, through the doors. Each is one effect; deciding is done elsewhere.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
+use swiftlet_model::cgroups::CgroupError;
+use swiftlet_model::clock::Deadline;
+use swiftlet_model::control_plane::ControlPlaneError;
+use swiftlet_model::ids::{ContainerId, PodKey, PodUid, SandboxId};
+use swiftlet_model::runtime::{
+    ContainerConfig, ContainerStatus, RuntimeError, RuntimePod, SandboxConfig, SandboxStatus,
+};
+use swiftlet_model::volumes::VolumeError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::cgroups::{pod_resources, qos_class};
+use crate::images::ImageError;
+use crate::kuberuntime::config::{ConfigError, ContainerInputs, container_config};
+use crate::kuberuntime::env::{EnvFacts, Referenced, references};
+use crate::shared::Shared;
+
+/// What a call came back with.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// It was not made: the pod ends.
+    Cancelled,
+    Queried(Result<RuntimePod, RuntimeError>),
+    Cgroup(Result<String, CgroupError>),
+    Volumes(Result<BTreeMap<String, PathBuf>, VolumeError>),
+    Refreshed(Result<(), VolumeError>),
+    Image(Result<String, ImageError>),
+    Sandbox(u32, Result<SandboxId, RuntimeError>),
+    Address(Result<SandboxStatus, RuntimeError>),
+    Created(
+        Box<MadeContainer>,
+        Result<(ContainerId, StartPermit), CreateError>,
+    ),
+    Done(Result<(), RuntimeError>),
+    Record(Result<ContainerStatus, RuntimeError>),
+    TornDown(Result<(), VolumeError>),
+    CgroupGone(Result<(), CgroupError>),
+    Published(Box<PodStatus>, Result<(), ControlPlaneError>),
+    Said(Result<(), ControlPlaneError>),
+}
+
+/// A place among the starts of this node; given back when the container is started.
+#[derive(Debug)]
+pub(crate) struct StartPermit(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
+
+/// Which container a create call was about.
+#[derive(Clone, Debug)]
+pub(crate) struct MadeContainer {
+    pub(crate) container: Container,
+    pub(crate) sandbox: SandboxId,
+    pub(crate) attempt: u32,
+    pub(crate) image_id: String,
+}
+
+/// Why a container was not created.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum CreateError {
+    /// Its configuration cannot be made.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The control plane cannot tell what its environment names.
+    #[error("failed to sync references cache: {0}")]
+    Reference(#[from] ControlPlaneError),
+    /// The runtime did not make it.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+}
+
+/// Everything that a create call needs.
+pub(crate) struct CreateCall {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) made: MadeContainer,
+    pub(crate) sandbox: SandboxConfig,
+    pub(crate) volumes: BTreeMap<String, PathBuf>,
+    pub(crate) env: EnvFacts,
+    pub(crate) memory_capacity_bytes: i64,
+}
+
+type Call<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
+
+pub(crate) fn query(shared: &Arc<Shared>, uid: PodUid) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move {
+        Answer::Queried(match shared.runtime_name().await {
+            Ok(_) => shared.doors.runtime.pod(&uid).await,
+            Err(error) => Err(error),
+        })
+    })
+}
+
+/// Makes the cgroup and has it watched before anything can run, and end, in it.
+pub(crate) fn cgroup(shared: &Arc<Shared>, pod: Arc<Pod>) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move {
+        let uid = PodKey::of(&pod).uid;
+        let (qos, resources) = (qos_class(&pod), pod_resources(&pod));
+        let made = shared.doors.cgroups.ensure_pod(&uid, qos, &resources).await;
+        if let Ok(path) = &made {
+            shared.doors.tracker.track(&uid, path);
+        }
+        Answer::Cgroup(made)
+    })
+}
+
+pub(crate) fn volumes(shared: &Arc<Shared>, pod: Arc<Pod>) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move { Answer::Volumes(shared.doors.volumes.set_up(&pod).await) })
+}
+
+pub(crate) fn refresh(shared: &Arc<Shared>, pod: Arc<Pod>) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move { Answer::Refreshed(shared.doors.volumes.refresh(&pod).await) })
+}
+
+pub(crate) fn image(
+    shared: &Arc<Shared>,
+    pod: Arc<Pod>,
+    container: Container,
+    sandbox: SandboxConfig,
+    ending: CancellationToken,
+) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move {
+        let image = shared.images.ensure(&pod, &container, &sandbox);
+        // A pull changes nothing of the pod: a pod that ends does not wait for it.
+        match ending.run_until_cancelled(image).await {
+            Some(result) => Answer::Image(result),
+            None => Answer::Cancelled,
+        }
+    })
+}
+
+pub(crate) fn sandbox(
+    shared: &Arc<Shared>,
+    config: SandboxConfig,
+    now: Instant,
+    ending: CancellationToken,
+) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move {
+        let Some(_permit) = permit(&shared.sandbox_starts, &ending).await else {
+            return Answer::Cancelled;
+        };
+        let deadline = Deadline(now + shared.limits.sandbox_limit);
+        let made = match shared.runtime_name().await {
+            Ok(_) => shared.doors.runtime.run_sandbox(&config, deadline).await,
+            Err(error) => Err(error),
+        };
+        Answer::Sandbox(config.attempt, made)
+    })
+}
+
+pub(crate) fn address(shared: &Arc<Shared>, id: SandboxId) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move { Answer::Address(shared.doors.runtime.sandbox_status(&id).await) })
+}
+
+pub(crate) fn create(
+    shared: &Arc<Shared>,
+    call: CreateCall,
+    ending: CancellationToken,
+) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move {
+        let Some(permit) = permit(&shared.container_starts, &ending).await else {
+            return Answer::Cancelled;
+        };
+        let result = match configure(&shared, &call).await {
+            Ok(config) => {
+                let runtime = &shared.doors.runtime;
+                let made = runtime.create_container(&call.made.sandbox, &config, &call.sandbox);
+                made.await.map_err(CreateError::from)
+            }
+            Err(error) => Err(error),
+        };
+        let result = result.map(|id| (id, StartPermit(permit)));
+        Answer::Created(Box::new(call.made), result)
+    })
+}
+
+pub(crate) fn start(
+    shared: &Arc<Shared>,
+    id: ContainerId,
+    permit: Option<StartPermit>,
+    ending: CancellationToken,
+) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move {
+        if ending.is_cancelled() {
+            return Answer::Cancelled;
+        }
+        let started = shared.doors.runtime.start_container(&id).await;
+        drop(permit);
+        Answer::Done(started)
+    })
+}
+
+pub(crate) fn stop(shared: &Arc<Shared>, id: ContainerId, grace: Duration) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move { Answer::Done(shared.doors.runtime.stop_container(&id, grace).await) })
+}
+
+pub(crate) fn remove(shared: &Arc<Shared>, id: ContainerId) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move { Answer::Done(shared.doors.runtime.remove_container(&id).await) })
+}
+
+pub(crate) fn record(shared: &Arc<Shared>, id: ContainerId) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move { Answer::Record(shared.doors.runtime.container_status(&id).await) })
+}
+
+pub(crate) fn stop_sandbox(shared: &Arc<Shared>, id: SandboxId) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move { Answer::Done(shared.doors.runtime.stop_sandbox(&id).await) })
+}
+
+pub(crate) fn remove_sandbox(shared: &Arc<Shared>, id: SandboxId) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move { Answer::Done(shared.doors.runtime.remove_sandbox(&id).await) })
+}
+
+pub(crate) fn tear_down(shared: &Arc<Shared>, uid: PodUid) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move { Answer::TornDown(shared.doors.volumes.tear_down(&uid).await) })
+}
+
+pub(crate) fn remove_cgroup(shared: &Arc<Shared>, uid: PodUid) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move { Answer::CgroupGone(shared.doors.cgroups.remove_pod(&uid).await) })
+}
+
+pub(crate) fn publish(
+    shared: &Arc<Shared>,
+    key: PodKey,
+    status: PodStatus,
+    urgent: bool,
+) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move {
+        let lane = shared.gate.lane(urgent);
+        let Ok(_permit) = lane.acquire().await else {
+            return Answer::Cancelled;
+        };
+        let stored = shared
+            .doors
+            .control_plane
+            .publish_status(&key, &status)
+            .await;
+        Answer::Published(Box::new(status), stored)
+    })
+}
+
+pub(crate) fn pod_gone(shared: &Arc<Shared>, key: PodKey) -> Call<Answer> {
+    let shared = Arc::clone(shared);
+    Box::pin(async move { Answer::Said(shared.doors.control_plane.pod_gone(&key).await) })
+}
+
+/// A place among the starts of this node, or none if the pod ends first.
+async fn permit(
+    places: &Arc<Semaphore>,
+    ending: &CancellationToken,
+) -> Option<OwnedSemaphorePermit> {
+    tokio::select! {
+        biased;
+        () = ending.cancelled() => None,
+        // Nobody closes the semaphore.
+        permit = Arc::clone(places).acquire_owned() => permit.ok(),
+    }
+}
+
+async fn configure(shared: &Shared, call: &CreateCall) -> Result<ContainerConfig, CreateError> {
+    let mut referenced = Referenced::new();
+    for object in references(&call.pod, &call.made.container) {
+        let data = shared.doors.control_plane.referenced(&object).await?;
+        referenced.insert(object, data);
+    }
+    let inputs = ContainerInputs {
+        attempt: call.made.attempt,
+        // The name, not the id: the runtime reports it back as the pod named it.
+        image: call.made.container.image.as_deref().unwrap_or_default(),
+        volumes: &call.volumes,
+        referenced: &referenced,
+        env: &call.env,
+        memory_capacity_bytes: call.memory_capacity_bytes,
+    };
+    Ok(container_config(&call.pod, &call.made.container, &inputs)?)
+}

@@ -1,0 +1,229 @@
+//! What must be remembered of a pod's containers beyond what the runtime still holds.
+//!
+//! It is rebuilt from the runtime's records and the API's status, so that restart counts, back-off and
+//! the last state hold over a restart of this program.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1 as api;
+use swiftlet_model::ids::{ContainerId, ContainerName, SandboxId};
+use swiftlet_model::runtime::{ContainerExit, ContainerState, ContainerStatus, RuntimePod};
+
+use crate::kuberuntime::backoff::{BACKOFF_RESET, crash_loop};
+
+/// Exit code of a container whose end nobody saw: as if it was killed.
+pub const UNKNOWN_EXIT_CODE: i32 = 137;
+/// Reason of such an end.
+pub const UNKNOWN_EXIT_REASON: &str = "ContainerStatusUnknown";
+/// Records kept for a container: the newest and the one before.
+const RECORDS_MAX: usize = 2;
+
+/// The past of one pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    containers: BTreeMap<String, Past>,
+    /// The attempt that the next sandbox gets.
+    pub next_sandbox: u32,
+}
+
+/// The past of one container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Past {
+    next_attempt: u32,
+    /// The attempt from which crashes are counted.
+    reset_attempt: u32,
+    /// Newest first.
+    records: Vec<ContainerStatus>,
+}
+
+impl History {
+    /// Learns what the API knows: of a container that the runtime has lost it is all there is.
+    pub fn seed(&mut self, status: &api::PodStatus) {
+        let all = status
+            .init_container_statuses
+            .iter()
+            .chain(&status.container_statuses);
+        for one in all.flatten() {
+            let attempt = u32::try_from(one.restart_count).unwrap_or_default();
+            // A waiting container shows its newest run as the last state, a running one the run before.
+            let waits = one
+                .state
+                .as_ref()
+                .is_some_and(|state| state.waiting.is_some());
+            let before = if waits {
+                attempt
+            } else {
+                attempt.saturating_sub(1)
+            };
+            for (state, attempt) in [(&one.last_state, before), (&one.state, attempt)] {
+                if let Some(record) = state
+                    .as_ref()
+                    .and_then(|state| from_api(one, state, attempt))
+                {
+                    self.absorb_container(&record);
+                }
+            }
+        }
+    }
+
+    /// Learns what the runtime reports.
+    pub fn absorb(&mut self, observed: &RuntimePod) {
+        for sandbox in &observed.sandboxes {
+            self.next_sandbox = self.next_sandbox.max(sandbox.attempt + 1);
+        }
+        for container in &observed.containers {
+            self.absorb_container(container);
+        }
+    }
+
+    /// Learns of one container.
+    pub fn absorb_container(&mut self, container: &ContainerStatus) {
+        let past = self
+            .containers
+            .entry(container.name.to_string())
+            .or_default();
+        past.next_attempt = past.next_attempt.max(container.attempt + 1);
+        if ran_long(container) {
+            past.reset_attempt = past.reset_attempt.max(container.attempt + 1);
+        }
+        match past
+            .records
+            .iter_mut()
+            .find(|record| record.attempt == container.attempt)
+        {
+            // Of two containers of one attempt the later one counts: it replaced the other.
+            Some(record) => *record = container.clone(),
+            None => past.records.push(container.clone()),
+        }
+        past.records
+            .sort_by_key(|record| std::cmp::Reverse(record.attempt));
+        past.records.truncate(RECORDS_MAX);
+    }
+
+    /// After the first look at the runtime: what it no longer holds has ended, nobody knows how.
+    pub fn settle(&mut self, observed: &RuntimePod, now: Timestamp) {
+        for record in self
+            .containers
+            .values_mut()
+            .flat_map(|past| &mut past.records)
+        {
+            let held = observed
+                .containers
+                .iter()
+                .any(|container| container.id == record.id);
+            if !held && record.state != ContainerState::Exited {
+                *record = lost(record.clone(), now);
+            }
+        }
+    }
+
+    /// The newest record of a container.
+    pub fn newest(&self, name: &str) -> Option<&ContainerStatus> {
+        self.containers
+            .get(name)
+            .and_then(|past| past.records.first())
+    }
+
+    /// The record before the newest.
+    pub fn previous(&self, name: &str) -> Option<&ContainerStatus> {
+        self.containers
+            .get(name)
+            .and_then(|past| past.records.get(1))
+    }
+
+    /// The attempt that the next container of that name gets.
+    pub fn next_attempt(&self, name: &str) -> u32 {
+        self.containers
+            .get(name)
+            .map_or(0, |past| past.next_attempt)
+    }
+
+    /// Sets a floor for the next attempt: the runtime says that the present one is taken.
+    pub fn skip_attempt(&mut self, name: &str, attempt: u32) {
+        let past = self.containers.entry(name.to_owned()).or_default();
+        past.next_attempt = past.next_attempt.max(attempt + 1);
+    }
+
+    /// How long a container waits after the end of `attempt`.
+    pub fn crash_wait(&self, name: &str, attempt: u32) -> std::time::Duration {
+        let reset = self
+            .containers
+            .get(name)
+            .map_or(0, |past| past.reset_attempt);
+        // A run that was long enough sets the reset behind itself: nothing to wait for then.
+        attempt
+            .checked_sub(reset)
+            .map_or(std::time::Duration::ZERO, crash_loop)
+    }
+
+    /// Whether some container of these ever was made.
+    pub fn any<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> bool {
+        names.any(|name| self.newest(name).is_some())
+    }
+}
+
+/// A container that is gone without a record of its end.
+pub fn lost(mut container: ContainerStatus, now: Timestamp) -> ContainerStatus {
+    container.state = ContainerState::Exited;
+    container.exit = Some(ContainerExit {
+        code: UNKNOWN_EXIT_CODE,
+        oom_killed: false,
+        at: now,
+        reason: UNKNOWN_EXIT_REASON.to_owned(),
+        message: "The container could not be located when the pod was terminated".to_owned(),
+    });
+    container
+}
+
+fn ran_long(container: &ContainerStatus) -> bool {
+    match (container.started_at, &container.exit) {
+        (Some(started), Some(exit)) => {
+            let ran = exit.at.duration_since(started);
+            ran >= jiff::SignedDuration::try_from(BACKOFF_RESET).unwrap_or_default()
+        }
+        _ => false,
+    }
+}
+
+/// A record from what the API remembers; `None` if there was no container.
+fn from_api(
+    status: &api::ContainerStatus,
+    state: &api::ContainerState,
+    attempt: u32,
+) -> Option<ContainerStatus> {
+    let bare = |id: &str| id.rsplit("://").next().unwrap_or_default().to_owned();
+    let mut record = ContainerStatus {
+        id: ContainerId::from(bare(status.container_id.as_deref().unwrap_or_default())),
+        name: ContainerName::from(status.name.as_str()),
+        sandbox: SandboxId::from(""),
+        attempt,
+        state: ContainerState::Unknown,
+        created_at: Timestamp::UNIX_EPOCH,
+        started_at: None,
+        exit: None,
+        image: status.image.clone(),
+        image_id: status.image_id.clone(),
+        spec_hash: None,
+    };
+    if let Some(terminated) = &state.terminated {
+        record.id = ContainerId::from(bare(terminated.container_id.as_deref().unwrap_or_default()));
+        record.state = ContainerState::Exited;
+        record.started_at = terminated.started_at.as_ref().map(|time| time.0);
+        let reason = terminated.reason.clone().unwrap_or_default();
+        record.exit = Some(ContainerExit {
+            code: terminated.exit_code,
+            oom_killed: reason == "OOMKilled",
+            at: terminated
+                .finished_at
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            reason,
+            message: terminated.message.clone().unwrap_or_default(),
+        });
+        return Some(record);
+    }
+    let running = state.running.as_ref()?;
+    record.started_at = running.started_at.as_ref().map(|time| time.0);
+    Some(record)
+}

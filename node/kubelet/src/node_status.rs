@@ -1,0 +1,430 @@
+//! The Node object. Pure; [`heartbeat`] keeps it and the lease up to date.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeStatus,
+    NodeSystemInfo,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use swiftlet_model::runtime::{RuntimeStatus, RuntimeVersion};
+
+use crate::admission::Allocatable;
+use crate::status::containers::api_time;
+
+pub(crate) mod heartbeat;
+
+/// The version that the node reports.
+pub const KUBELET_VERSION: &str = "v1.34.0-swiftlet";
+/// Says whether starts and ends of containers come from the kernel, at once.
+pub const KERNEL_EVENTS_CONDITION: &str = "LifecycleEventsFromKernel";
+
+/// What a node is and how it is, as the program around the kubelet finds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// Its host name.
+    pub hostname: String,
+    /// Its addresses, the first one primary.
+    pub internal_ips: Vec<String>,
+    /// All that it has.
+    pub capacity: Amount,
+    /// What pods must leave alone.
+    pub reserved: Amount,
+    /// Most pods at the same time.
+    pub pods_max: usize,
+    /// The machine and its software.
+    pub system: SystemFacts,
+    /// Further labels.
+    pub labels: BTreeMap<String, String>,
+    /// What it is short of.
+    pub pressure: Pressure,
+    /// Whether the kernel reports starts and ends, and why not; `None`: not known yet.
+    pub kernel_events: Option<Result<(), String>>,
+    /// Where the kubelet's own server listens.
+    pub kubelet_port: Option<u16>,
+}
+
+/// An amount of what pods use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// Thousandths of a CPU.
+    pub cpu_milli: i64,
+    /// Memory in bytes.
+    pub memory_bytes: i64,
+    /// Disk for logs, layers and emptyDir, in bytes.
+    pub ephemeral_storage_bytes: i64,
+}
+
+/// The machine and its software.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SystemFacts {
+    /// `/etc/machine-id`.
+    pub machine_id: String,
+    /// From the firmware, or the machine id.
+    pub system_uuid: String,
+    /// `/proc/sys/kernel/random/boot_id`.
+    pub boot_id: String,
+    /// `uname -r`.
+    pub kernel_version: String,
+    /// `PRETTY_NAME` of `/etc/os-release`.
+    pub os_image: String,
+    /// `amd64`, `arm64`: Go's names.
+    pub architecture: String,
+}
+
+/// What a node is short of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// Memory.
+    pub memory: bool,
+    /// Disk.
+    pub disk: bool,
+    /// Process ids.
+    pub pids: bool,
+}
+
+/// What the runtime says of itself; the errors are what its door answered.
+#[derive(Clone, Debug)]
+pub struct RuntimeHealth {
+    /// Name and version.
+    pub version: Option<RuntimeVersion>,
+    /// Readiness.
+    pub status: Result<RuntimeStatus, String>,
+}
+
+impl NodeFacts {
+    /// What pods may ask for.
+    pub fn allocatable(&self) -> Allocatable {
+        let rest = |all: i64, reserved: i64| all.saturating_sub(reserved).max(0);
+        Allocatable {
+            cpu_milli: rest(self.capacity.cpu_milli, self.reserved.cpu_milli),
+            memory_bytes: rest(self.capacity.memory_bytes, self.reserved.memory_bytes),
+            pods: self.pods_max,
+        }
+    }
+}
+
+/// The Node object. `previous` is the one made before: transition times come from it.
+pub fn generate(
+    name: &str,
+    facts: &NodeFacts,
+    health: &RuntimeHealth,
+    previous: Option<&Node>,
+    now: Timestamp,
+) -> Node {
+    let allocatable = facts.allocatable();
+    let left = Amount {
+        cpu_milli: allocatable.cpu_milli,
+        memory_bytes: allocatable.memory_bytes,
+        ephemeral_storage_bytes: facts
+            .capacity
+            .ephemeral_storage_bytes
+            .saturating_sub(facts.reserved.ephemeral_storage_bytes)
+            .max(0),
+    };
+    Node {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(labels(name, facts)),
+            ..ObjectMeta::default()
+        },
+        spec: None,
+        status: Some(NodeStatus {
+            addresses: Some(addresses(facts)),
+            capacity: Some(resources(&facts.capacity, facts.pods_max)),
+            allocatable: Some(resources(&left, facts.pods_max)),
+            conditions: Some(conditions(facts, health, previous, now)),
+            daemon_endpoints: facts.kubelet_port.map(|port| NodeDaemonEndpoints {
+                kubelet_endpoint: Some(DaemonEndpoint {
+                    port: i32::from(port),
+                }),
+            }),
+            node_info: Some(node_info(facts, health)),
+            ..NodeStatus::default()
+        }),
+    }
+}
+
+/// Whether the node says that it is ready.
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|one| one.type_ == "Ready" && one.status == "True")
+}
+
+/// Whether two objects differ in more than their heartbeat.
+pub fn differs(left: &Node, right: &Node) -> bool {
+    let still = |node: &Node| {
+        let mut node = node.clone();
+        let status = node.status.iter_mut();
+        for condition in status.flat_map(|status| status.conditions.iter_mut().flatten()) {
+            condition.last_heartbeat_time = None;
+        }
+        node
+    };
+    still(left) != still(right)
+}
+
+fn labels(name: &str, facts: &NodeFacts) -> BTreeMap<String, String> {
+    let arch = &facts.system.architecture;
+    let mut all = facts.labels.clone();
+    for (label, value) in [
+        (
+            "kubernetes.io/hostname",
+            if facts.hostname.is_empty() {
+                name
+            } else {
+                &facts.hostname
+            },
+        ),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", arch),
+        ("beta.kubernetes.io/os", "linux"),
+        ("beta.kubernetes.io/arch", arch),
+    ] {
+        all.insert(label.to_owned(), value.to_owned());
+    }
+    all
+}
+
+fn addresses(facts: &NodeFacts) -> Vec<NodeAddress> {
+    let address = |type_: &str, address: &str| NodeAddress {
+        type_: type_.to_owned(),
+        address: address.to_owned(),
+    };
+    let mut all: Vec<_> = facts
+        .internal_ips
+        .iter()
+        .map(|ip| address("InternalIP", ip))
+        .collect();
+    all.push(address("Hostname", &facts.hostname));
+    all
+}
+
+fn resources(amount: &Amount, pods: usize) -> BTreeMap<String, Quantity> {
+    let cpu = match amount.cpu_milli % 1000 {
+        0 => (amount.cpu_milli / 1000).to_string(),
+        _ => format!("{}m", amount.cpu_milli),
+    };
+    let bytes = |bytes: i64| match bytes % 1024 {
+        0 => format!("{}Ki", bytes / 1024),
+        _ => bytes.to_string(),
+    };
+    [
+        ("cpu", cpu),
+        ("memory", bytes(amount.memory_bytes)),
+        ("ephemeral-storage", bytes(amount.ephemeral_storage_bytes)),
+        ("pods", pods.to_string()),
+    ]
+    .map(|(name, quantity)| (name.to_owned(), Quantity(quantity)))
+    .into()
+}
+
+fn node_info(facts: &NodeFacts, health: &RuntimeHealth) -> NodeSystemInfo {
+    let system = facts.system.clone();
+    let version = health.version.as_ref();
+    NodeSystemInfo {
+        machine_id: system.machine_id,
+        system_uuid: system.system_uuid,
+        boot_id: system.boot_id,
+        kernel_version: system.kernel_version,
+        os_image: system.os_image,
+        architecture: system.architecture,
+        operating_system: "linux".to_owned(),
+        kubelet_version: KUBELET_VERSION.to_owned(),
+        // No kube-proxy runs here; Kubernetes has stopped filling this field as well.
+        kube_proxy_version: String::new(),
+        container_runtime_version: version
+            .map(|version| format!("{}://{}", version.name, version.version))
+            .unwrap_or_default(),
+        swap: None,
+    }
+}
+
+fn conditions(
+    facts: &NodeFacts,
+    health: &RuntimeHealth,
+    previous: Option<&Node>,
+    now: Timestamp,
+) -> Vec<NodeCondition> {
+    let pressure = facts.pressure;
+    let not_ready = why_not_ready(health);
+    let pick = |bad: bool, good: [&str; 2], other: [&str; 2]| {
+        let [reason, message] = if bad { other } else { good };
+        (bad, reason.to_owned(), message.to_owned())
+    };
+    let mut all = vec![
+        (
+            "MemoryPressure",
+            pick(
+                pressure.memory,
+                [
+                    "KubeletHasSufficientMemory",
+                    "kubelet has sufficient memory available",
+                ],
+                [
+                    "KubeletHasInsufficientMemory",
+                    "kubelet has insufficient memory available",
+                ],
+            ),
+        ),
+        (
+            "DiskPressure",
+            pick(
+                pressure.disk,
+                ["KubeletHasNoDiskPressure", "kubelet has no disk pressure"],
+                ["KubeletHasDiskPressure", "kubelet has disk pressure"],
+            ),
+        ),
+        (
+            "PIDPressure",
+            pick(
+                pressure.pids,
+                [
+                    "KubeletHasSufficientPID",
+                    "kubelet has sufficient PID available",
+                ],
+                [
+                    "KubeletHasInsufficientPID",
+                    "kubelet has insufficient PID available",
+                ],
+            ),
+        ),
+        (
+            "Ready",
+            match &not_ready {
+                None => pick(
+                    true,
+                    ["", ""],
+                    ["KubeletReady", "kubelet is posting ready status"],
+                ),
+                Some(message) => (false, "KubeletNotReady".to_owned(), message.clone()),
+            },
+        ),
+    ];
+    if let Some(events) = &facts.kernel_events {
+        all.push((
+            KERNEL_EVENTS_CONDITION,
+            match events {
+                Ok(()) => {
+                    let message = "starts and ends of containers are reported by the kernel";
+                    pick(true, ["", ""], ["KernelEventsAttached", message])
+                }
+                Err(why) => (false, "KernelEventsUnavailable".to_owned(), why.clone()),
+            },
+        ));
+    }
+    let timed = |(name, (holds, reason, message)): (&str, (bool, String, String))| {
+        condition(name, holds, (reason, message), previous, now)
+    };
+    all.into_iter().map(timed).collect()
+}
+
+fn condition(
+    name: &str,
+    holds: bool,
+    (reason, message): (String, String),
+    previous: Option<&Node>,
+    now: Timestamp,
+) -> NodeCondition {
+    let status = if holds { "True" } else { "False" };
+    let before = previous.and_then(|node| node.status.as_ref());
+    let mut before = before
+        .into_iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let same = before.find(|one| one.type_ == name && one.status == status);
+    let since = same.and_then(|one| one.last_transition_time.clone());
+    NodeCondition {
+        type_: name.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason),
+        message: Some(message),
+        last_heartbeat_time: Some(api_time(now)),
+        last_transition_time: Some(since.unwrap_or_else(|| api_time(now))),
+    }
+}
+
+fn why_not_ready(health: &RuntimeHealth) -> Option<String> {
+    match &health.status {
+        Err(error) => Some(format!("container runtime is down: {error}")),
+        Ok(status) if !status.runtime_ready => Some(format!(
+            "container runtime status check may not have completed yet: {}",
+            status.message
+        )),
+        Ok(status) if !status.network_ready => Some(format!(
+            "container runtime network not ready: NetworkReady=false message:{}",
+            status.message
+        )),
+        Ok(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn health(network_ready: bool) -> RuntimeHealth {
+        let message = String::new();
+        RuntimeHealth {
+            version: Some(RuntimeVersion {
+                name: "containerd".into(),
+                version: "1.6.20".into(),
+                api_version: "v1".into(),
+            }),
+            status: Ok(RuntimeStatus {
+                runtime_ready: true,
+                network_ready,
+                message,
+            }),
+        }
+    }
+
+    fn facts() -> NodeFacts {
+        NodeFacts {
+            hostname: "n1".into(),
+            internal_ips: vec!["10.0.0.1".into()],
+            capacity: Amount {
+                cpu_milli: 2000,
+                memory_bytes: 4 << 30,
+                ephemeral_storage_bytes: 1 << 40,
+            },
+            reserved: Amount {
+                cpu_milli: 500,
+                ..Amount::default()
+            },
+            pods_max: 110,
+            ..NodeFacts::default()
+        }
+    }
+
+    #[test]
+    fn a_heartbeat_is_no_change_and_readiness_keeps_its_transition_time() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let first = generate("n1", &facts(), &health(true), None, at(1));
+        let second = generate("n1", &facts(), &health(true), Some(&first), at(9));
+        assert!(is_ready(&first) && !differs(&first, &second));
+        let third = generate("n1", &facts(), &health(false), Some(&second), at(20));
+        assert!(!is_ready(&third) && differs(&second, &third));
+        let status = third.status.unwrap();
+        let of = |name: &str| {
+            let mut all = status.conditions.iter().flatten();
+            all.find(|one| one.type_ == name)
+                .unwrap()
+                .last_transition_time
+                .clone()
+                .unwrap()
+                .0
+        };
+        assert_eq!((of("MemoryPressure"), of("Ready")), (at(1), at(20)));
+        let info = status.node_info.unwrap();
+        assert_eq!(info.container_runtime_version, "containerd://1.6.20");
+        assert_eq!(status.allocatable.unwrap()["cpu"].0, "1500m");
+        assert_eq!(status.capacity.unwrap()["memory"].0, "4194304Ki");
+    }
+}

@@ -1,0 +1,145 @@
+//! Registers the node, keeps its object up to date, and renews its lease: two tasks, so that a slow
+//! status never costs a lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use swiftlet_model::events::{EventKind, NODE_READY, STARTING};
+use swiftlet_model::runtime::RuntimeVersion;
+use tokio_util::sync::CancellationToken;
+
+use crate::kuberuntime::backoff;
+use crate::node_status::{RuntimeHealth, differs, generate, is_ready};
+use crate::shared::Shared;
+
+/// How often the runtime is asked whether it is ready (`nodeStatusUpdateFrequency`).
+const CHECK_PERIOD: Duration = Duration::from_secs(10);
+/// How often as long as the node is not ready: its pods wait for it.
+const CHECK_PERIOD_NOT_READY: Duration = Duration::from_millis(250);
+/// How often an unchanged object is published (`nodeStatusReportFrequency`).
+const REPORT_PERIOD: Duration = Duration::from_mins(5);
+/// How long a lease is valid, in seconds (`nodeLeaseDurationSeconds`).
+const LEASE_DURATION_S: u32 = 40;
+/// How often it is renewed: a quarter of that.
+const LEASE_PERIOD: Duration = Duration::from_secs(10);
+
+/// Renews the lease until `shutdown`.
+pub(crate) async fn renew_lease(shared: Arc<Shared>, shutdown: CancellationToken) {
+    let mut failures = 0;
+    let renewals = async {
+        loop {
+            let wait = match shared
+                .doors
+                .control_plane
+                .renew_lease(LEASE_DURATION_S)
+                .await
+            {
+                Ok(()) => {
+                    failures = 0;
+                    LEASE_PERIOD
+                }
+                Err(error) => {
+                    failures += 1;
+                    tracing::debug!(%error, failures, "the lease was not renewed");
+                    backoff::retry(failures).min(LEASE_PERIOD)
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    };
+    shutdown.run_until_cancelled(renewals).await;
+}
+
+/// Keeps the Node object up to date until `shutdown`.
+pub(crate) async fn report(shared: Arc<Shared>, shutdown: CancellationToken) {
+    let mut reporter = Reporter {
+        shared,
+        version: None,
+        stored: None,
+        failures: 0,
+    };
+    reporter
+        .shared
+        .recorder
+        .node(EventKind::Normal, STARTING, "Starting kubelet.".to_owned());
+    shutdown.run_until_cancelled(reporter.run()).await;
+}
+
+struct Reporter {
+    shared: Arc<Shared>,
+    version: Option<RuntimeVersion>,
+    /// What the control plane has, and since when.
+    stored: Option<(Node, std::time::Instant)>,
+    failures: u32,
+}
+
+impl Reporter {
+    async fn run(&mut self) {
+        let mut facts = self.shared.node.clone();
+        loop {
+            let wait = self.pass().await;
+            tokio::select! {
+                biased;
+                // When the sender is gone the facts stay as they are.
+                Ok(()) = facts.changed() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// One look at the runtime; publishes if something changed or the time has come. Answers how long
+    /// to wait.
+    async fn pass(&mut self) -> Duration {
+        let health = self.health().await;
+        let clock = &self.shared.doors.clock;
+        let facts = self.shared.node.borrow().clone();
+        let previous = self.stored.as_ref().map(|(node, _)| node);
+        let name = &self.shared.node_name;
+        let node = generate(name, &facts, &health, previous, clock.timestamp());
+        let ready = is_ready(&node);
+        let now = clock.now();
+        let due = self.stored.as_ref().is_none_or(|(stored, at)| {
+            differs(stored, &node) || now.saturating_duration_since(*at) >= REPORT_PERIOD
+        });
+        if due {
+            if let Err(error) = self.shared.doors.control_plane.publish_node(&node).await {
+                self.failures += 1;
+                tracing::debug!(%error, "the node's status was not stored");
+                return backoff::retry(self.failures);
+            }
+            self.failures = 0;
+            let was_ready = self
+                .stored
+                .as_ref()
+                .is_some_and(|(stored, _)| is_ready(stored));
+            if ready && !was_ready {
+                let message = format!("Node {name} status is now: NodeReady");
+                self.shared
+                    .recorder
+                    .node(EventKind::Normal, NODE_READY, message);
+            }
+            self.stored = Some((node, now));
+        }
+        if ready {
+            CHECK_PERIOD
+        } else {
+            CHECK_PERIOD_NOT_READY
+        }
+    }
+
+    async fn health(&mut self) -> RuntimeHealth {
+        let runtime = &self.shared.doors.runtime;
+        let status = runtime.status().await.map_err(|error| error.to_string());
+        if status.is_err() {
+            // It may come back in another version.
+            self.version = None;
+        } else if self.version.is_none() {
+            self.version = runtime.version().await.ok();
+        }
+        RuntimeHealth {
+            version: self.version.clone(),
+            status,
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! What the answers of calls change in what a worker knows.
+
+use std::time::Instant;
+
+use swiftlet_model::control_plane::ControlPlaneError;
+use swiftlet_model::events::{
+    CREATED, EventKind, FAILED, FAILED_CREATE_POD_SANDBOX, FAILED_MOUNT, STARTED,
+};
+use swiftlet_model::ids::{ContainerId, ContainerName, SandboxId};
+use swiftlet_model::runtime::{
+    ContainerState, ContainerStatus, RuntimeError, SandboxState, SandboxStatus,
+};
+
+use crate::images::ImageError;
+use crate::kuberuntime::backoff;
+use crate::kuberuntime::config::host_network;
+use crate::kuberuntime::execute::{Answer, CreateError, MadeContainer, StartPermit};
+use crate::kuberuntime::hash::spec_hash;
+use crate::pod_worker::Worker;
+use crate::pod_worker::lanes::Lane;
+use crate::status::containers::Waiting;
+use crate::timeline::TimelinePhase;
+
+impl Worker {
+    pub(super) fn answer(&mut self, lane: Lane, answer: Answer) {
+        let now = self.now();
+        match answer {
+            Answer::Cancelled => {}
+            Answer::Queried(Ok(found)) => {
+                self.lanes.worked(&lane);
+                self.view
+                    .queried(found, self.shared.doors.clock.timestamp());
+            }
+            Answer::Queried(Err(error)) => self.failed(lane, &error, now),
+            Answer::Cgroup(Ok(path)) => self.view.cgroup = Some(path),
+            Answer::Cgroup(Err(error)) => self.failed(lane, &error, now),
+            Answer::Volumes(Ok(volumes)) => self.view.volumes = Some(volumes),
+            Answer::Volumes(Err(error)) => {
+                self.tell(None, EventKind::Warning, FAILED_MOUNT, error.to_string());
+                self.failed(lane, &error, now);
+            }
+            Answer::Refreshed(Ok(())) => {}
+            Answer::Refreshed(Err(error)) => self.failed(lane, &error, now),
+            Answer::Image(result) => self.image_answer(lane, result, now),
+            Answer::Sandbox(attempt, result) => self.sandbox_answer(lane, attempt, result, now),
+            Answer::Address(result) => self.address_answer(lane, result, now),
+            Answer::Created(made, result) => self.created_answer(lane, &made, result, now),
+            Answer::Done(result) => self.done_answer(lane, result, now),
+            Answer::Record(result) => self.record_answer(&lane, result, now),
+            Answer::TornDown(Ok(())) => self.cleaned.volumes = true,
+            Answer::TornDown(Err(error)) => self.failed(lane, &error, now),
+            Answer::CgroupGone(Ok(())) => self.cleaned.cgroup = true,
+            Answer::CgroupGone(Err(error)) => self.failed(lane, &error, now),
+            Answer::Published(status, result) => match result {
+                Ok(()) => {
+                    let at = self.shared.doors.clock.timestamp();
+                    self.record(TimelinePhase::StatusPublished, None, at);
+                    self.publisher.acknowledged(*status, now);
+                }
+                Err(error @ ControlPlaneError::Refused(_)) => {
+                    tracing::warn!(pod = %self.key, %error, "status was not stored");
+                    self.publisher.acknowledged(*status, now);
+                }
+                Err(ControlPlaneError::Disconnected) => self.publisher.failed(now),
+            },
+            Answer::Said(Ok(()) | Err(ControlPlaneError::Refused(_))) => self.cleaned.said = true,
+            Answer::Said(Err(error)) => self.failed(lane, &error, now),
+        }
+    }
+
+    /// A call has failed: it is repeated, later each time.
+    fn failed(&mut self, lane: Lane, error: &dyn std::error::Error, now: Instant) {
+        tracing::warn!(pod = %self.key, ?lane, %error, "call failed, it will be repeated");
+        self.lanes.failed(lane, now, backoff::retry);
+    }
+
+    fn image_answer(&mut self, lane: Lane, result: Result<String, ImageError>, now: Instant) {
+        let Lane::Image(name) = &lane else { return };
+        match result {
+            Ok(id) => {
+                self.view.waiting.remove(name.as_str());
+                self.view.images.insert(name.clone(), id);
+                self.lanes.worked(&lane);
+            }
+            Err(error) => {
+                self.wait_because(name.clone(), error.reason(), error.to_string());
+                let wait = if error.is_pull() {
+                    backoff::pull
+                } else {
+                    backoff::retry
+                };
+                self.lanes.failed(lane, now, wait);
+            }
+        }
+    }
+
+    /// Shows why a container does not start; an Event goes out once per text.
+    fn wait_because(&mut self, name: ContainerName, reason: &str, message: String) {
+        let waiting = Waiting {
+            reason: reason.to_owned(),
+            message,
+        };
+        let before = self.view.waiting.get(name.as_str());
+        if before != Some(&waiting) {
+            let text = format!(
+                "Error: {}",
+                match reason {
+                    "ErrImagePull" | "ErrImageNeverPull" => reason,
+                    _ => waiting.message.as_str(),
+                }
+            );
+            self.tell(Some(name.as_str()), EventKind::Warning, FAILED, text);
+        }
+        self.view.waiting.insert(name.to_string(), waiting);
+    }
+
+    fn sandbox_answer(
+        &mut self,
+        lane: Lane,
+        attempt: u32,
+        result: Result<SandboxId, RuntimeError>,
+        now: Instant,
+    ) {
+        let at = self.shared.doors.clock.timestamp();
+        match result {
+            Ok(id) => {
+                self.lanes.worked(&lane);
+                self.record(TimelinePhase::SandboxUp, None, at);
+                self.view.pod.sandboxes.insert(
+                    0,
+                    SandboxStatus {
+                        id,
+                        pod: self.key.clone(),
+                        attempt,
+                        state: SandboxState::Ready,
+                        created_at: at,
+                        ips: Vec::new(),
+                    },
+                );
+            }
+            Err(error) => {
+                let text = format!("Failed to create pod sandbox: {error}");
+                self.tell(None, EventKind::Warning, FAILED_CREATE_POD_SANDBOX, text);
+                // It may exist, or its name may be taken: look first, and take the next number if it
+                // is not there.
+                let taken = matches!(error, RuntimeError::AlreadyExists { .. });
+                if taken || error.is_retryable() {
+                    let next = &mut self.view.history.next_sandbox;
+                    *next = (*next).max(attempt + 1);
+                }
+                self.view.stale = true;
+                self.failed(lane, &error, now);
+                self.lanes.failed(Lane::Query, now, backoff::retry);
+            }
+        }
+    }
+
+    fn address_answer(
+        &mut self,
+        lane: Lane,
+        result: Result<SandboxStatus, RuntimeError>,
+        now: Instant,
+    ) {
+        match result {
+            Ok(status) => {
+                let host = host_network(self.pod());
+                if let Some(sandbox) = self.view.sandbox(&status.id) {
+                    sandbox.ips = status.ips;
+                    // A sandbox without an address has lost its network: it is made anew.
+                    if status.state == SandboxState::NotReady || (sandbox.ips.is_empty() && !host) {
+                        sandbox.state = SandboxState::NotReady;
+                    }
+                }
+            }
+            Err(error) => {
+                self.view.stale |= error.is_not_found();
+                self.failed(lane, &error, now);
+            }
+        }
+    }
+
+    fn created_answer(
+        &mut self,
+        lane: Lane,
+        made: &MadeContainer,
+        result: Result<(ContainerId, StartPermit), CreateError>,
+        now: Instant,
+    ) {
+        let name = ContainerName::from(made.container.name.as_str());
+        match result {
+            Ok((id, permit)) => {
+                self.lanes.worked(&lane);
+                self.view.waiting.remove(name.as_str());
+                // The next start asks for the image again: it may be gone, or must be pulled anew.
+                self.view.images.remove(&name);
+                let text = format!("Created container: {name}");
+                self.tell(Some(name.as_str()), EventKind::Normal, CREATED, text);
+                self.view.pod.containers.insert(
+                    0,
+                    ContainerStatus {
+                        id: id.clone(),
+                        name: name.clone(),
+                        sandbox: made.sandbox.clone(),
+                        attempt: made.attempt,
+                        state: ContainerState::Created,
+                        created_at: self.shared.doors.clock.timestamp(),
+                        started_at: None,
+                        exit: None,
+                        image: made.container.image.clone().unwrap_or_default(),
+                        image_id: made.image_id.clone(),
+                        spec_hash: Some(spec_hash(&made.container)),
+                    },
+                );
+                if !self.ending.is_cancelled() {
+                    self.launch_start(name, id, Some(permit));
+                }
+            }
+            Err(error) => {
+                let reason = match &error {
+                    CreateError::Runtime(_) => "CreateContainerError",
+                    _ => "CreateContainerConfigError",
+                };
+                self.wait_because(name.clone(), reason, error.to_string());
+                if let CreateError::Runtime(error) = &error {
+                    self.view.stale = true;
+                    if matches!(error, RuntimeError::AlreadyExists { .. }) {
+                        self.view.history.skip_attempt(name.as_str(), made.attempt);
+                    }
+                }
+                self.failed(lane, &error, now);
+            }
+        }
+    }
+
+    fn done_answer(&mut self, lane: Lane, result: Result<(), RuntimeError>, now: Instant) {
+        if let Err(error) = result {
+            if let Lane::Start(name) = &lane {
+                let text = format!("Error: {error}");
+                self.tell(Some(name.as_str()), EventKind::Warning, FAILED, text);
+            }
+            // The effect may have happened.
+            self.view.stale = true;
+            self.failed(lane, &error, now);
+            return;
+        }
+        self.lanes.worked(&lane);
+        match lane {
+            Lane::Start(name) => self.started_answer(&name),
+            Lane::Stop(id, _) => self.view.stopped_container(&id, now),
+            Lane::Remove(id) => self.view.remove_container(&id),
+            Lane::StopSandbox(id) => self.view.stopped_sandbox(&id, now),
+            Lane::RemoveSandbox(id) => self.view.remove_sandbox(&id),
+            _ => {}
+        }
+    }
+
+    fn started_answer(&mut self, name: &ContainerName) {
+        let at = self.shared.doors.clock.timestamp();
+        let newest = self
+            .view
+            .pod
+            .containers
+            .iter()
+            .filter(|one| one.name == *name);
+        let Some(id) = newest
+            .max_by_key(|one| one.attempt)
+            .map(|one| one.id.clone())
+        else {
+            return;
+        };
+        // The kernel may have said so already, and even that it has ended since.
+        self.view.started(&id, at);
+        self.record(TimelinePhase::StartAnswered, Some(name.clone()), at);
+        let text = format!("Started container {name}");
+        self.tell(Some(name.as_str()), EventKind::Normal, STARTED, text);
+    }
+
+    fn record_answer(
+        &mut self,
+        lane: &Lane,
+        result: Result<ContainerStatus, RuntimeError>,
+        now: Instant,
+    ) {
+        let Lane::Record(id) = lane else { return };
+        match result {
+            Ok(record) => self.view.recorded(record, now),
+            Err(error) => {
+                let at = self.shared.doors.clock.timestamp();
+                self.view.record_failed(id, error.is_not_found(), (now, at));
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The passes over a pod that ends: first stop everything, then clean up.
+
+use std::time::Instant;
+
+use swiftlet_model::events::{EventKind, KILLING};
+use swiftlet_model::ids::SandboxId;
+
+use crate::kuberuntime::execute;
+use crate::pod_worker::lanes::Lane;
+use crate::pod_worker::phase::{Cause, Ending, Step};
+use crate::pod_worker::{GRACE_MIN, Worker};
+
+impl Worker {
+    /// Stops containers, then sandboxes. Nothing is started here; what is being made is waited for,
+    /// since dropping a call does not undo it.
+    pub(super) fn terminating_pass(&mut self, ending: Ending) {
+        let now = self.now();
+        self.view.backing_off.clear();
+        let settled = self.query_pass(now);
+        if !self.view.known {
+            return;
+        }
+        self.record_pass(now);
+        // What is known to run is stopped even while the runtime is being asked for more.
+        self.stop_containers(ending, now);
+        if !settled || self.view.is_living() || self.lanes.is_making() {
+            return;
+        }
+        for id in self.sandboxes() {
+            if !self.view.stopped.contains(&id) {
+                self.stop_sandbox(id, now);
+            }
+        }
+        let stopping = |lane: &Lane| matches!(lane, Lane::Stop(..) | Lane::StopSandbox(_));
+        let all_stopped = self
+            .sandboxes()
+            .iter()
+            .all(|id| self.view.stopped.contains(id));
+        if all_stopped && !self.lanes.any_busy(stopping) && self.view.has_all_records() {
+            self.step(Step::Stopped);
+        }
+    }
+
+    fn stop_containers(&mut self, ending: Ending, now: Instant) {
+        let living: Vec<_> = self
+            .view
+            .living()
+            .map(|one| (one.id.clone(), one.name.clone()))
+            .collect();
+        for (id, name) in living {
+            let lane = Lane::Stop(id.clone(), self.stops);
+            if !self.lanes.is_free(&lane, now) {
+                continue;
+            }
+            let told = self
+                .lanes
+                .any_busy(|lane| matches!(lane, Lane::Stop(one, _) if *one == id));
+            if !told && ending.cause != Cause::Vanished {
+                let message = format!("Stopping container {name}");
+                self.tell(Some(name.as_str()), EventKind::Normal, KILLING, message);
+            }
+            let grace = ending
+                .deadline
+                .saturating_duration_since(now)
+                .max(GRACE_MIN);
+            self.lanes
+                .launch(lane, execute::stop(&self.shared, id, grace));
+        }
+    }
+
+    fn sandboxes(&self) -> Vec<SandboxId> {
+        self.view
+            .pod
+            .sandboxes
+            .iter()
+            .map(|sandbox| sandbox.id.clone())
+            .collect()
+    }
+
+    /// Cleans up. Every part is repeated until it has worked, and none waits for another.
+    pub(super) fn terminated_pass(&mut self, ending: Ending) {
+        let now = self.now();
+        if self.view.stale && !self.query_pass(now) {
+            return;
+        }
+        self.record_pass(now);
+        self.clean_node(now);
+        if !ending.cause.is_leaving() {
+            // Its records stay for status and logs until it is deleted.
+            return;
+        }
+        for id in self.sandboxes() {
+            if self.view.stopped.contains(&id) {
+                self.remove_sandbox(id, now);
+            } else {
+                self.stop_sandbox(id, now);
+            }
+        }
+        if self.view.pod.sandboxes.is_empty() {
+            self.remove_strays(now);
+        }
+        let clean = self.cleaned.volumes
+            && self.cleaned.cgroup
+            && self.view.pod.sandboxes.is_empty()
+            && self.view.pod.containers.is_empty();
+        if !clean {
+            return;
+        }
+        match ending.cause {
+            Cause::Deleted if !self.cleaned.said => self.say_gone(now),
+            _ => self.step(Step::Gone),
+        }
+    }
+
+    fn clean_node(&mut self, now: Instant) {
+        if !self.cleaned.volumes && self.lanes.is_free(&Lane::TearDown, now) {
+            let call = execute::tear_down(&self.shared, self.key.uid.clone());
+            self.lanes.launch(Lane::TearDown, call);
+        }
+        if !self.cleaned.cgroup && self.lanes.is_free(&Lane::RemoveCgroup, now) {
+            self.shared.doors.tracker.untrack(&self.key.uid);
+            let call = execute::remove_cgroup(&self.shared, self.key.uid.clone());
+            self.lanes.launch(Lane::RemoveCgroup, call);
+        }
+    }
+
+    /// Containers whose sandbox is gone.
+    fn remove_strays(&mut self, now: Instant) {
+        let all: Vec<_> = self
+            .view
+            .pod
+            .containers
+            .iter()
+            .map(|one| one.id.clone())
+            .collect();
+        for id in all {
+            let lane = Lane::Remove(id.clone());
+            if self.lanes.is_free(&lane, now) {
+                self.lanes.launch(lane, execute::remove(&self.shared, id));
+            }
+        }
+    }
+
+    /// The last word, after the last status.
+    fn say_gone(&mut self, now: Instant) {
+        if self.publisher.is_settled() && self.lanes.is_free(&Lane::PodGone, now) {
+            let call = execute::pod_gone(&self.shared, self.key.clone());
+            self.lanes.launch(Lane::PodGone, call);
+        }
+    }
+}

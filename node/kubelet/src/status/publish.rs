@@ -1,0 +1,149 @@
+//! The status on its way to the control plane: the newest one wins, one at a time per pod, repeated until
+//! it is acknowledged. Many pods publish at the same time; what must be seen at once has its own lane.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::PodStatus;
+use tokio::sync::Semaphore;
+
+use crate::kuberuntime::backoff;
+use crate::status::generate::is_urgent;
+
+/// Urgent statuses in flight per node: phase, readiness, starts and ends.
+const URGENT_IN_FLIGHT_MAX: usize = 256;
+/// Other statuses in flight per node.
+const ORDINARY_IN_FLIGHT_MAX: usize = 16;
+/// How long an ordinary change waits for the next one. A pod that starts within this time is published
+/// once, Running and Ready.
+pub const ORDINARY_DELAY: Duration = Duration::from_millis(200);
+
+/// The node's two lanes to the control plane.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    urgent: Arc<Semaphore>,
+    ordinary: Arc<Semaphore>,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self {
+            urgent: Arc::new(Semaphore::new(URGENT_IN_FLIGHT_MAX)),
+            ordinary: Arc::new(Semaphore::new(ORDINARY_IN_FLIGHT_MAX)),
+        }
+    }
+
+    /// The lane for a status.
+    pub(crate) fn lane(&self, urgent: bool) -> Arc<Semaphore> {
+        Arc::clone(if urgent { &self.urgent } else { &self.ordinary })
+    }
+}
+
+/// One pod's statuses. Holds no synchronisation: its worker owns it.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    /// What the API shows.
+    shown: PodStatus,
+    /// What it should show, if it differs.
+    wanted: Option<PodStatus>,
+    /// Since when an ordinary change waits.
+    since: Instant,
+    in_flight: bool,
+    failures: u32,
+    not_before: Option<Instant>,
+    /// When the API last acknowledged something.
+    acknowledged_at: Option<Instant>,
+}
+
+impl Publisher {
+    /// A publisher for a pod of which the API shows `shown`.
+    pub(crate) fn new(shown: PodStatus, now: Instant) -> Self {
+        Self {
+            shown,
+            wanted: None,
+            since: now,
+            in_flight: false,
+            failures: 0,
+            not_before: None,
+            acknowledged_at: None,
+        }
+    }
+
+    /// The newest status, whether stored or not.
+    pub(crate) fn newest(&self) -> &PodStatus {
+        self.wanted.as_ref().unwrap_or(&self.shown)
+    }
+
+    /// Wants this status to be shown.
+    pub(crate) fn want(&mut self, status: PodStatus, now: Instant) {
+        if status == self.shown && !self.in_flight {
+            self.wanted = None;
+            return;
+        }
+        if self.wanted.is_none() {
+            self.since = now;
+        }
+        self.wanted = Some(status);
+    }
+
+    /// What to send now, and whether it is urgent.
+    pub(crate) fn take(&mut self, now: Instant) -> Option<(PodStatus, bool)> {
+        let status = self.wanted.as_ref().filter(|_| !self.in_flight)?;
+        if self.not_before.is_some_and(|at| now < at) {
+            return None;
+        }
+        let urgent = is_urgent(&self.shown, status);
+        if !urgent && now < self.since + ORDINARY_DELAY {
+            return None;
+        }
+        self.in_flight = true;
+        Some((status.clone(), urgent))
+    }
+
+    /// When [`Self::take`] may have something.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let waits = self.wanted.is_some() && !self.in_flight;
+        let ordinary = self.since + ORDINARY_DELAY;
+        waits.then(|| self.not_before.map_or(ordinary, |at| at.max(ordinary)))
+    }
+
+    /// The control plane has stored it, or refused it for good.
+    pub(crate) fn acknowledged(&mut self, status: PodStatus, now: Instant) {
+        self.in_flight = false;
+        self.failures = 0;
+        self.not_before = None;
+        self.acknowledged_at = Some(now);
+        if self.wanted.as_ref() == Some(&status) {
+            self.wanted = None;
+        }
+        self.shown = status;
+    }
+
+    /// It has not been stored.
+    pub(crate) fn failed(&mut self, now: Instant) {
+        self.in_flight = false;
+        self.failures += 1;
+        self.not_before = Some(now + backoff::retry(self.failures));
+    }
+
+    /// The connection is back: no need to wait.
+    pub(crate) fn hurry(&mut self) {
+        self.not_before = None;
+    }
+
+    /// The API shows another status than the one that was stored. Changes that this publisher itself
+    /// made come back as well; those are told apart by `settled`, the age of its last own change.
+    pub(crate) fn overwritten(&mut self, shown: &PodStatus, now: Instant, settled: Duration) {
+        let own = self.acknowledged_at.is_some_and(|at| now < at + settled);
+        if !self.in_flight && !own && *shown != self.shown {
+            let wanted = self.newest().clone();
+            self.shown = shown.clone();
+            self.want(wanted, now);
+        }
+    }
+
+    /// Whether everything has been stored.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.wanted.is_none() && !self.in_flight
+    }
+}

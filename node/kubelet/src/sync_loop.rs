@@ -1,0 +1,397 @@
+//! One loop, one closed enum of events, one worker per pod. The loop only dispatches: it never waits for
+//! a door. Workers sleep by their own timers, so "due" pods do not pass through here.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use swiftlet_model::control_plane::{ControlPlaneEvent, ControlPlaneReceiver, ObjectRef, RefKind};
+use swiftlet_model::ids::{PodKey, PodUid};
+use swiftlet_model::lifecycle::{LifecycleReceiver, PodLifecycleEvent};
+use tokio::sync::watch;
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::admit;
+use crate::config::{PodConfig, PodUpdate};
+use crate::housekeeping::{Sweep, stand_in, sweep};
+use crate::kuberuntime::env::references;
+use crate::pod_manager::PodManager;
+use crate::pod_worker::Worker;
+use crate::pod_worker::phase::Phase;
+use crate::pod_worker::queue::{Mailbox, Wish, mailbox};
+use crate::shared::Shared;
+use crate::status::phase::PodPhase;
+
+/// Everything that can wake the sync loop. If it is not here, it cannot happen.
+enum Event {
+    /// The program ends.
+    Shutdown,
+    /// A container started, died or changed.
+    Lifecycle(PodLifecycleEvent),
+    /// A worker has nothing left to do.
+    WorkerDone(PodUid),
+    /// A worker has panicked.
+    WorkerLost(Id),
+    /// The control plane said something.
+    Config(ControlPlaneEvent),
+    /// A look at the node has ended.
+    Swept(Sweep),
+    /// Time to look for orphans.
+    Housekeeping,
+}
+
+enum Outcome {
+    Continue,
+    Exit,
+}
+
+/// What the kubelet leaves behind when it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KubeletReport {
+    /// Pods that were running or waiting; their containers go on.
+    pub pods_left: usize,
+    /// Pods whose end was under way; the next start goes on with it.
+    pub pods_ending: usize,
+}
+
+/// A worker as the loop sees it.
+struct Handle {
+    task: Id,
+    pod: Arc<Pod>,
+    mailbox: Mailbox,
+    phase: watch::Receiver<Phase>,
+    rejected: bool,
+}
+
+/// The loop.
+pub(crate) struct SyncLoop {
+    shared: Arc<Shared>,
+    control: ControlPlaneReceiver,
+    lifecycle: LifecycleReceiver,
+    shutdown: CancellationToken,
+    config: PodConfig,
+    pods: PodManager,
+    workers: HashMap<PodUid, Handle>,
+    tasks: JoinSet<PodUid>,
+    /// Pods of which nothing is left, but whose objects have not gone yet.
+    done: HashSet<PodUid>,
+    housekeeping: Interval,
+    sweeps: JoinSet<Sweep>,
+    /// Pods that the runtime held when this program started; later ones are known to be new.
+    inherited: Option<HashSet<PodUid>>,
+}
+
+impl SyncLoop {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        control: ControlPlaneReceiver,
+        lifecycle: LifecycleReceiver,
+        shutdown: CancellationToken,
+    ) -> Self {
+        let mut housekeeping = tokio::time::interval(shared.limits.housekeeping_period);
+        housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            shared,
+            control,
+            lifecycle,
+            shutdown,
+            config: PodConfig::default(),
+            pods: PodManager::default(),
+            workers: HashMap::new(),
+            tasks: JoinSet::new(),
+            done: HashSet::new(),
+            housekeeping,
+            sweeps: JoinSet::new(),
+            inherited: None,
+        }
+    }
+
+    pub(crate) async fn run(mut self) -> KubeletReport {
+        loop {
+            let event = self.next_event().await;
+            match self.handle_event(event) {
+                Outcome::Continue => (),
+                Outcome::Exit => return self.report(),
+            }
+        }
+    }
+
+    /// Waits for the next event. Deaths come before desires: a node that is busy taking orders must
+    /// still notice that a container is gone. Desires do not starve: handling a hint is a hash look-up.
+    async fn next_event(&mut self) -> Event {
+        tokio::select! {
+            biased;
+            () = self.shutdown.cancelled() => Event::Shutdown,
+            Some(event) = self.lifecycle.recv() => Event::Lifecycle(event),
+            Some(joined) = self.tasks.join_next() => match joined {
+                Ok(uid) => Event::WorkerDone(uid),
+                Err(error) => Event::WorkerLost(error.id()),
+            },
+            Some(Ok(sweep)) = self.sweeps.join_next() => Event::Swept(sweep),
+            Some(event) = self.control.recv() => Event::Config(event),
+            _ = self.housekeeping.tick() => Event::Housekeeping,
+        }
+    }
+
+    fn handle_event(&mut self, event: Event) -> Outcome {
+        match event {
+            Event::Shutdown => return Outcome::Exit,
+            Event::Lifecycle(event) => {
+                // A pod without a worker is an orphan: housekeeping finds it.
+                if let Some(worker) = self.workers.get(&event.pod) {
+                    worker.mailbox.hint(event);
+                }
+            }
+            Event::WorkerDone(uid) => self.worker_done(&uid),
+            Event::WorkerLost(task) => self.worker_lost(task),
+            Event::Config(event) => self.configure(event),
+            Event::Swept(sweep) => self.swept(sweep),
+            Event::Housekeeping => {
+                if self.sweeps.is_empty() {
+                    self.sweeps.spawn(sweep(self.shared.doors.clone()));
+                }
+            }
+        }
+        Outcome::Continue
+    }
+
+    fn configure(&mut self, event: ControlPlaneEvent) {
+        if let ControlPlaneEvent::Referenced(object) = &event {
+            self.referenced(object);
+            return;
+        }
+        let full = matches!(event, ControlPlaneEvent::Pods(_));
+        if let ControlPlaneEvent::PodRemoved(key) = &event {
+            self.done.remove(&key.uid);
+        }
+        let updates = self.config.take(event, &mut self.pods);
+        for update in updates {
+            self.update(update);
+        }
+        if full {
+            self.after_full_list();
+        }
+    }
+
+    /// The connection is new: nothing needs to wait, and every status is compared with the API's.
+    fn after_full_list(&mut self) {
+        for (uid, worker) in &self.workers {
+            if let Some(pod) = self.pods.get(uid) {
+                let pod = Arc::clone(pod);
+                worker.mailbox.tell(|order| {
+                    order.pod = pod;
+                    order.hurry += 1;
+                    order.reconcile += 1;
+                });
+            }
+        }
+        // A pod that we were done with is listed again: the control plane has not heard it.
+        self.done.clear();
+        for pod in self.pods.snapshot() {
+            if !self.workers.contains_key(&PodKey::of(&pod).uid) {
+                self.update(PodUpdate::Add(pod));
+            }
+        }
+    }
+
+    fn update(&mut self, update: PodUpdate) {
+        match update {
+            PodUpdate::Add(pod) | PodUpdate::Update(pod) | PodUpdate::Delete(pod) => {
+                self.desire(pod, false);
+            }
+            PodUpdate::Reconcile(pod) => self.desire(pod, true),
+            PodUpdate::Remove(key) => {
+                self.done.remove(&key.uid);
+                if let Some(worker) = self.workers.get(&key.uid) {
+                    worker.mailbox.tell(|order| order.wish = Wish::Vanish);
+                }
+            }
+        }
+    }
+
+    fn desire(&mut self, pod: Arc<Pod>, reconcile: bool) {
+        let uid = PodKey::of(&pod).uid;
+        if self.done.contains(&uid) {
+            return;
+        }
+        if !self.workers.contains_key(&uid) {
+            let wish = self.first_wish(&pod);
+            self.start_worker(pod, wish);
+            return;
+        }
+        let Some(worker) = self.workers.get_mut(&uid) else {
+            return;
+        };
+        worker.pod = Arc::clone(&pod);
+        worker.mailbox.tell(|order| {
+            if pod.metadata.deletion_timestamp.is_some() && order.wish != Wish::Vanish {
+                order.wish = Wish::Delete;
+            }
+            order.pod = pod;
+            order.reconcile += u64::from(reconcile);
+        });
+    }
+
+    /// Whether the node takes the pod. What it has taken before, it keeps.
+    fn first_wish(&self, pod: &Pod) -> Wish {
+        if pod.metadata.deletion_timestamp.is_some() {
+            return Wish::Delete;
+        }
+        let status = pod.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_deref());
+        let taken = status.is_some_and(|status| status.start_time.is_some());
+        if taken || PodPhase::terminal(phase).is_some() {
+            return Wish::Run;
+        }
+        let active = self
+            .workers
+            .values()
+            .filter(|worker| !worker.rejected && worker.phase.borrow().is_active());
+        let active = active.map(|worker| worker.pod.as_ref());
+        let allocatable = self.shared.node.borrow().allocatable();
+        match admit(pod, active, &self.shared.node_name, &allocatable) {
+            Ok(()) => Wish::Run,
+            Err(rejection) => Wish::Reject(rejection),
+        }
+    }
+
+    fn start_worker(&mut self, pod: Arc<Pod>, wish: Wish) {
+        let uid = PodKey::of(&pod).uid;
+        let fresh = self
+            .inherited
+            .as_ref()
+            .is_some_and(|inherited| !inherited.contains(&uid));
+        let rejected = matches!(wish, Wish::Reject(_));
+        let (mailbox, inbox) = mailbox(Arc::clone(&pod), wish);
+        let (worker, phase) = Worker::new(Arc::clone(&self.shared), inbox, fresh);
+        let task = self.tasks.spawn(worker.run()).id();
+        self.workers.insert(
+            uid,
+            Handle {
+                task,
+                pod,
+                mailbox,
+                phase,
+                rejected,
+            },
+        );
+    }
+
+    fn worker_done(&mut self, uid: &PodUid) {
+        let Some(worker) = self.workers.remove(uid) else {
+            return;
+        };
+        if self.pods.get(uid).is_some() {
+            self.done.insert(uid.clone());
+        }
+        for object in all_references(&worker.pod) {
+            if !self
+                .workers
+                .values()
+                .any(|other| all_references(&other.pod).contains(&object))
+            {
+                self.shared.doors.control_plane.forget(&object);
+            }
+        }
+    }
+
+    /// A bug in one pod's worker costs the others nothing: the pod gets a new worker, which asks the
+    /// runtime for everything.
+    fn worker_lost(&mut self, task: Id) {
+        let lost = self.workers.iter().find(|(_, worker)| worker.task == task);
+        let Some(uid) = lost.map(|(uid, _)| uid.clone()) else {
+            return;
+        };
+        tracing::error!(%uid, "a pod's worker has panicked; it is started anew");
+        let Some(worker) = self.workers.remove(&uid) else {
+            return;
+        };
+        if let Some(inherited) = &mut self.inherited {
+            inherited.insert(uid.clone());
+        }
+        let pod = self.pods.get(&uid).map_or(worker.pod, Arc::clone);
+        let wish = match (
+            self.pods.get(&uid),
+            pod.metadata.deletion_timestamp.is_some(),
+        ) {
+            (None, _) => Wish::Vanish,
+            (Some(_), true) => Wish::Delete,
+            (Some(_), false) => Wish::Run,
+        };
+        self.start_worker(pod, wish);
+    }
+
+    fn referenced(&mut self, object: &ObjectRef) {
+        for worker in self.workers.values() {
+            if all_references(&worker.pod).contains(object) {
+                worker.mailbox.tell(|order| order.referenced += 1);
+            }
+        }
+    }
+
+    /// Ends what nobody wants, once it is known what is wanted.
+    fn swept(&mut self, sweep: Sweep) {
+        if let (None, Some(held)) = (&self.inherited, &sweep.in_runtime) {
+            self.inherited = Some(held.iter().cloned().collect());
+        }
+        if !self.config.is_synced() {
+            return;
+        }
+        for (uid, key) in sweep.found {
+            if self.pods.get(&uid).is_none() && !self.workers.contains_key(&uid) {
+                tracing::info!(pod = %key, "nobody wants this pod: it is ended");
+                // It may have come into being while the list was made: never call it new.
+                if let Some(inherited) = &mut self.inherited {
+                    inherited.insert(uid);
+                }
+                self.start_worker(stand_in(key), Wish::Vanish);
+            }
+        }
+    }
+
+    fn report(&self) -> KubeletReport {
+        let ending = self
+            .workers
+            .values()
+            .filter(|worker| matches!(*worker.phase.borrow(), Phase::Terminating(_)));
+        let pods_ending = ending.count();
+        KubeletReport {
+            pods_left: self.workers.len() - pods_ending,
+            pods_ending,
+        }
+    }
+}
+
+/// The ConfigMaps and Secrets that a pod names, in environments and volumes.
+fn all_references(pod: &Pod) -> HashSet<ObjectRef> {
+    let Some(spec) = &pod.spec else {
+        return HashSet::new();
+    };
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let containers = spec
+        .containers
+        .iter()
+        .chain(spec.init_containers.iter().flatten());
+    let mut all: HashSet<_> = containers.flat_map(|one| references(pod, one)).collect();
+    let object = |kind, name: &str| ObjectRef {
+        kind,
+        namespace: namespace.clone(),
+        name: name.to_owned(),
+    };
+    for volume in spec.volumes.iter().flatten() {
+        all.extend(
+            volume
+                .config_map
+                .iter()
+                .map(|one| object(RefKind::ConfigMap, &one.name)),
+        );
+        let secret = volume
+            .secret
+            .as_ref()
+            .and_then(|one| one.secret_name.as_deref());
+        all.extend(secret.map(|name| object(RefKind::Secret, name)));
+    }
+    all
+}

@@ -1,0 +1,109 @@
+//! A control plane that stores statuses and remembers what it was told.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Event, Node, PodStatus};
+use swiftlet_model::control_plane::{ControlPlane, ControlPlaneError, ObjectRef, ReferencedData};
+use swiftlet_model::ids::{PodKey, PodUid};
+
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Every status that was stored, in order.
+    pub(crate) statuses: Vec<(PodUid, PodStatus)>,
+    pub(crate) gone: Vec<PodUid>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) leases: usize,
+    pub(crate) referenced: BTreeMap<ObjectRef, ReferencedData>,
+    pub(crate) connected: bool,
+}
+
+/// The control plane.
+#[derive(Debug)]
+pub(crate) struct FakeControlPlane {
+    pub(crate) told: Mutex<Told>,
+}
+
+impl FakeControlPlane {
+    pub(crate) fn new() -> Self {
+        Self {
+            told: Mutex::new(Told {
+                connected: true,
+                ..Told::default()
+            }),
+        }
+    }
+
+    pub(crate) fn status(&self, uid: &str) -> Option<PodStatus> {
+        let told = self.told.lock().unwrap();
+        let mut all = told.statuses.iter().rev();
+        all.find(|(of, _)| of.as_str() == uid)
+            .map(|(_, status)| status.clone())
+    }
+
+    pub(crate) fn is_gone(&self, uid: &str) -> bool {
+        self.told
+            .lock()
+            .unwrap()
+            .gone
+            .iter()
+            .any(|of| of.as_str() == uid)
+    }
+
+    pub(crate) fn reasons(&self) -> Vec<String> {
+        let told = self.told.lock().unwrap();
+        told.events
+            .iter()
+            .filter_map(|event| event.reason.clone())
+            .collect()
+    }
+
+    fn tell(&self, what: impl FnOnce(&mut Told)) -> Result<(), ControlPlaneError> {
+        let mut told = self.told.lock().unwrap();
+        if !told.connected {
+            return Err(ControlPlaneError::Disconnected);
+        }
+        what(&mut told);
+        Ok(())
+    }
+}
+
+impl ControlPlane for FakeControlPlane {
+    fn publish_status<'a>(
+        &'a self,
+        pod: &'a PodKey,
+        status: &'a PodStatus,
+    ) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
+        async move { self.tell(|told| told.statuses.push((pod.uid.clone(), status.clone()))) }
+            .boxed()
+    }
+
+    fn pod_gone<'a>(&'a self, pod: &'a PodKey) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
+        async move { self.tell(|told| told.gone.push(pod.uid.clone())) }.boxed()
+    }
+
+    fn publish_node<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
+        async move { self.tell(|told| told.nodes.push(node.clone())) }.boxed()
+    }
+
+    fn renew_lease(&self, _duration_s: u32) -> BoxFuture<'_, Result<(), ControlPlaneError>> {
+        async move { self.tell(|told| told.leases += 1) }.boxed()
+    }
+
+    fn record(&self, event: Event) {
+        self.told.lock().unwrap().events.push(event);
+    }
+
+    fn referenced<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<ReferencedData>, ControlPlaneError>> {
+        let data = self.told.lock().unwrap().referenced.get(object).cloned();
+        async move { Ok(data) }.boxed()
+    }
+
+    fn forget(&self, _object: &ObjectRef) {}
+}

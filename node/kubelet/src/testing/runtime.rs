@@ -1,0 +1,449 @@
+//! A container runtime in memory, with failures on demand.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use swiftlet_model::clock::{Clock, Deadline};
+use swiftlet_model::ids::{ContainerId, PodUid, SandboxId};
+use swiftlet_model::runtime::{
+    ContainerConfig, ContainerExit, ContainerState, ContainerStatus, Runtime, RuntimeError,
+    RuntimePod, RuntimeStatus, RuntimeVersion, SandboxConfig, SandboxState, SandboxStatus, labels,
+};
+
+use crate::testing::node::TestClock;
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It does nothing.
+    Unavailable,
+    /// It works, but the answer is lost.
+    TimeoutAfterEffect,
+    /// It is refused.
+    Refused,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) sandboxes: Vec<SandboxStatus>,
+    pub(crate) containers: Vec<ContainerStatus>,
+    owner: BTreeMap<SandboxId, PodUid>,
+    /// The names of the calls, in order, with what they were about.
+    pub(crate) calls: Vec<String>,
+    /// Faults of the next calls with effects.
+    pub(crate) faults: VecDeque<Option<Fault>>,
+    pub(crate) down: bool,
+    pub(crate) images: Vec<String>,
+    pub(crate) pull_fails: bool,
+    /// Containers started so far.
+    pub(crate) starts: usize,
+    next: usize,
+}
+
+/// The runtime.
+#[derive(Debug)]
+pub(crate) struct FakeRuntime {
+    pub(crate) state: Mutex<State>,
+    clock: TestClock,
+    /// How long calls with effects take.
+    delay: Duration,
+}
+
+impl FakeRuntime {
+    pub(crate) fn new(delay: Duration) -> Self {
+        let state = State {
+            images: vec!["busybox".to_owned()],
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
+            clock: TestClock::new(),
+            delay,
+        }
+    }
+
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.state.lock().unwrap().calls.clone()
+    }
+
+    pub(crate) fn container(&self, name: &str) -> ContainerStatus {
+        let state = self.state.lock().unwrap();
+        let mut all = state
+            .containers
+            .iter()
+            .filter(|one| one.name.as_str() == name);
+        let first = all.next().unwrap_or_else(|| panic!("no container {name}"));
+        all.fold(first, |newest, one| {
+            if one.attempt > newest.attempt {
+                one
+            } else {
+                newest
+            }
+        })
+        .clone()
+    }
+
+    /// Ends a running container; false if it does not run.
+    pub(crate) fn kill(&self, id: &ContainerId, code: i32) -> bool {
+        let at = self.clock.timestamp();
+        let mut state = self.state.lock().unwrap();
+        let found = state.containers.iter_mut().find(|one| one.id == *id);
+        let Some(container) = found.filter(|one| one.state == ContainerState::Running) else {
+            return false;
+        };
+        end(container, code, at);
+        true
+    }
+
+    /// Runs `effect` after the delay, unless a fault says otherwise.
+    async fn call<T>(
+        &self,
+        name: String,
+        effect: impl FnOnce(&mut State, Timestamp) -> Result<T, RuntimeError>,
+    ) -> Result<T, RuntimeError> {
+        tokio::time::sleep(self.delay).await;
+        let at = self.clock.timestamp();
+        let mut state = self.state.lock().unwrap();
+        let fault = state.faults.pop_front().flatten();
+        if state.down || fault == Some(Fault::Unavailable) {
+            return Err(unavailable());
+        }
+        if fault == Some(Fault::Refused) {
+            return Err(RuntimeError::Refused {
+                call: "fake",
+                message: "refused".into(),
+            });
+        }
+        state.calls.push(name);
+        let result = effect(&mut state, at);
+        if fault == Some(Fault::TimeoutAfterEffect) {
+            return Err(RuntimeError::Timeout {
+                call: "fake",
+                limit_ms: 1,
+            });
+        }
+        result
+    }
+}
+
+fn unavailable() -> RuntimeError {
+    RuntimeError::Unavailable {
+        socket: PathBuf::from("fake"),
+        cause: "down".into(),
+    }
+}
+
+fn not_found(id: &str) -> RuntimeError {
+    RuntimeError::NotFound {
+        call: "fake",
+        message: id.to_owned(),
+    }
+}
+
+fn end(container: &mut ContainerStatus, code: i32, at: Timestamp) {
+    container.state = ContainerState::Exited;
+    let reason = if code == 0 { "Completed" } else { "Error" };
+    container.exit = Some(ContainerExit {
+        code,
+        oom_killed: false,
+        at,
+        reason: reason.into(),
+        message: String::new(),
+    });
+}
+
+impl State {
+    fn id(&mut self, kind: &str) -> String {
+        self.next += 1;
+        format!("{kind}{}", self.next)
+    }
+
+    fn stop_in(&mut self, sandbox: &SandboxId, at: Timestamp) {
+        for container in self
+            .containers
+            .iter_mut()
+            .filter(|one| one.sandbox == *sandbox)
+        {
+            if container.state == ContainerState::Running {
+                end(container, 137, at);
+            }
+        }
+    }
+
+    fn pod(&self, uid: &PodUid) -> Option<RuntimePod> {
+        let mine = |id: &SandboxId| self.owner.get(id) == Some(uid);
+        let sandboxes: Vec<_> = self
+            .sandboxes
+            .iter()
+            .rev()
+            .filter(|one| one.pod.uid == *uid)
+            .cloned()
+            .collect();
+        let pod = sandboxes.first()?.pod.clone();
+        let containers = self
+            .containers
+            .iter()
+            .rev()
+            .filter(|one| mine(&one.sandbox));
+        Some(RuntimePod {
+            pod,
+            containers: containers.cloned().collect(),
+            sandboxes,
+        })
+    }
+}
+
+impl Runtime for FakeRuntime {
+    fn version(&self) -> BoxFuture<'_, Result<RuntimeVersion, RuntimeError>> {
+        let down = self.state.lock().unwrap().down;
+        let version = RuntimeVersion {
+            name: "fakerd".into(),
+            version: "1".into(),
+            api_version: "v1".into(),
+        };
+        async move {
+            if down {
+                Err(unavailable())
+            } else {
+                Ok(version)
+            }
+        }
+        .boxed()
+    }
+
+    fn status(&self) -> BoxFuture<'_, Result<RuntimeStatus, RuntimeError>> {
+        let down = self.state.lock().unwrap().down;
+        let status = RuntimeStatus {
+            runtime_ready: true,
+            network_ready: true,
+            message: String::new(),
+        };
+        async move { if down { Err(unavailable()) } else { Ok(status) } }.boxed()
+    }
+
+    fn run_sandbox<'a>(
+        &'a self,
+        config: &'a SandboxConfig,
+        _deadline: Deadline,
+    ) -> BoxFuture<'a, Result<SandboxId, RuntimeError>> {
+        let name = format!("run_sandbox {}", config.attempt);
+        self.call(name, |state, at| {
+            let taken = |one: &SandboxStatus| {
+                one.pod.uid == config.pod.uid && one.attempt == config.attempt
+            };
+            if state.sandboxes.iter().any(taken) {
+                let message = "reserved".to_owned();
+                return Err(RuntimeError::AlreadyExists {
+                    call: "fake",
+                    message,
+                });
+            }
+            let id = SandboxId::from(state.id("s"));
+            state.owner.insert(id.clone(), config.pod.uid.clone());
+            state.sandboxes.push(SandboxStatus {
+                id: id.clone(),
+                pod: config.pod.clone(),
+                attempt: config.attempt,
+                state: SandboxState::Ready,
+                created_at: at,
+                ips: vec!["10.1.0.7".into()],
+            });
+            Ok(id)
+        })
+        .boxed()
+    }
+
+    fn stop_sandbox<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.call(format!("stop_sandbox {id}"), |state, at| {
+            state.stop_in(id, at);
+            for one in state.sandboxes.iter_mut().filter(|one| one.id == *id) {
+                one.state = SandboxState::NotReady;
+            }
+            Ok(())
+        })
+        .boxed()
+    }
+
+    fn remove_sandbox<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.call(format!("remove_sandbox {id}"), |state, _| {
+            state.sandboxes.retain(|one| one.id != *id);
+            state.containers.retain(|one| one.sandbox != *id);
+            Ok(())
+        })
+        .boxed()
+    }
+
+    fn sandbox_status<'a>(
+        &'a self,
+        id: &'a SandboxId,
+    ) -> BoxFuture<'a, Result<SandboxStatus, RuntimeError>> {
+        self.call(format!("sandbox_status {id}"), |state, _| {
+            let found = state.sandboxes.iter().find(|one| one.id == *id);
+            found.cloned().ok_or_else(|| not_found(id.as_str()))
+        })
+        .boxed()
+    }
+
+    fn create_container<'a>(
+        &'a self,
+        sandbox: &'a SandboxId,
+        container: &'a ContainerConfig,
+        _pod: &'a SandboxConfig,
+    ) -> BoxFuture<'a, Result<ContainerId, RuntimeError>> {
+        let name = format!("create {} {}", container.name, container.attempt);
+        self.call(name, |state, at| {
+            let ready =
+                |one: &&SandboxStatus| one.id == *sandbox && one.state == SandboxState::Ready;
+            if state.sandboxes.iter().find(ready).is_none() {
+                return Err(not_found(sandbox.as_str()));
+            }
+            let taken = |one: &ContainerStatus| {
+                one.sandbox == *sandbox
+                    && one.name == container.name
+                    && one.attempt == container.attempt
+            };
+            if state.containers.iter().any(taken) {
+                let message = "reserved".to_owned();
+                return Err(RuntimeError::AlreadyExists {
+                    call: "fake",
+                    message,
+                });
+            }
+            let hash = container.annotations.get(labels::CONTAINER_HASH);
+            let id = ContainerId::from(state.id("c"));
+            state.containers.push(ContainerStatus {
+                id: id.clone(),
+                name: container.name.clone(),
+                sandbox: sandbox.clone(),
+                attempt: container.attempt,
+                state: ContainerState::Created,
+                created_at: at,
+                started_at: None,
+                exit: None,
+                image: container.image.clone(),
+                image_id: "sha256:1".into(),
+                spec_hash: hash.and_then(|hash| u64::from_str_radix(hash, 16).ok()),
+            });
+            Ok(id)
+        })
+        .boxed()
+    }
+
+    fn start_container<'a>(
+        &'a self,
+        id: &'a ContainerId,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.call(format!("start {id}"), |state, at| {
+            state.starts += 1;
+            let found = state.containers.iter_mut().find(|one| one.id == *id);
+            let container = found.ok_or_else(|| not_found(id.as_str()))?;
+            if container.state == ContainerState::Created {
+                container.state = ContainerState::Running;
+                container.started_at = Some(at);
+            }
+            Ok(())
+        })
+        .boxed()
+    }
+
+    fn stop_container<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        grace: Duration,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.call(format!("stop {id} {}", grace.as_secs()), |state, at| {
+            let found = state.containers.iter_mut().find(|one| one.id == *id);
+            if let Some(one) = found.filter(|one| one.state == ContainerState::Running) {
+                end(one, 143, at);
+            }
+            Ok(())
+        })
+        .boxed()
+    }
+
+    fn remove_container<'a>(
+        &'a self,
+        id: &'a ContainerId,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.call(format!("remove {id}"), |state, _| {
+            state.containers.retain(|one| one.id != *id);
+            Ok(())
+        })
+        .boxed()
+    }
+
+    fn container_status<'a>(
+        &'a self,
+        id: &'a ContainerId,
+    ) -> BoxFuture<'a, Result<ContainerStatus, RuntimeError>> {
+        self.call(format!("container_status {id}"), |state, _| {
+            let found = state.containers.iter().find(|one| one.id == *id);
+            found.cloned().ok_or_else(|| not_found(id.as_str()))
+        })
+        .boxed()
+    }
+
+    fn pod<'a>(&'a self, uid: &'a PodUid) -> BoxFuture<'a, Result<RuntimePod, RuntimeError>> {
+        self.call("pod".to_owned(), |state, _| {
+            let key = swiftlet_model::ids::PodKey {
+                namespace: "default".into(),
+                name: uid.to_string(),
+                uid: uid.clone(),
+            };
+            Ok(state.pod(uid).unwrap_or_else(|| RuntimePod::empty(key)))
+        })
+        .boxed()
+    }
+
+    fn list_pods(&self) -> BoxFuture<'_, Result<Vec<RuntimePod>, RuntimeError>> {
+        async {
+            let state = self.state.lock().unwrap();
+            if state.down {
+                return Err(unavailable());
+            }
+            let mut uids: Vec<_> = state.sandboxes.iter().map(|one| &one.pod.uid).collect();
+            uids.dedup();
+            Ok(uids.into_iter().filter_map(|uid| state.pod(uid)).collect())
+        }
+        .boxed()
+    }
+
+    fn image_present<'a>(
+        &'a self,
+        image: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, RuntimeError>> {
+        async move {
+            let state = self.state.lock().unwrap();
+            Ok(state
+                .images
+                .iter()
+                .any(|one| one == image)
+                .then(|| "sha256:1".to_owned()))
+        }
+        .boxed()
+    }
+
+    fn pull_image<'a>(
+        &'a self,
+        image: &'a str,
+        _pod: &'a SandboxConfig,
+    ) -> BoxFuture<'a, Result<String, RuntimeError>> {
+        self.call(format!("pull {image}"), |state, _| {
+            if state.pull_fails {
+                let message = "no such image".to_owned();
+                return Err(RuntimeError::Refused {
+                    call: "PullImage",
+                    message,
+                });
+            }
+            state.images.push(image.to_owned());
+            Ok("sha256:1".to_owned())
+        })
+        .boxed()
+    }
+}

@@ -1,0 +1,94 @@
+//! What can go wrong between the node and the kernel's events.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the kernel's events cannot be used, or one pod cannot be tracked.
+#[derive(Debug, thiserror::Error)]
+pub enum PlegError {
+    /// The options say so.
+    #[error("eBPF is switched off")]
+    SwitchedOff,
+    /// The kernel does not describe its own types.
+    #[error("{path} cannot be read: the kernel needs CONFIG_DEBUG_INFO_BTF")]
+    NoBtf {
+        /// The kernel's BTF.
+        path: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel's BTF is not what it should be.
+    #[error("the kernel's BTF is damaged at byte {at}")]
+    BadBtf {
+        /// Where.
+        at: usize,
+    },
+    /// The kernel has other structures than the programs know.
+    #[error("the kernel's BTF has no {what}")]
+    NotInBtf {
+        /// Type and member.
+        what: String,
+    },
+    /// The process may not do it.
+    #[error("{missing} is missing (or CAP_SYS_ADMIN)")]
+    Capability {
+        /// The capabilities.
+        missing: &'static str,
+    },
+    /// No cgroup hierarchy to watch.
+    #[error("{root} has neither cgroup v2 nor the v1 controllers pids, memory or cpu")]
+    NoHierarchy {
+        /// Where it was looked for.
+        root: PathBuf,
+    },
+    /// A file of the kernel cannot be read.
+    #[error("{path} cannot be read")]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The object or its maps were refused.
+    #[error("the kernel refused the eBPF object or its maps")]
+    Object {
+        /// What the kernel said.
+        #[source]
+        source: Box<aya::EbpfError>,
+    },
+    /// Part of the object is missing.
+    #[error("the eBPF object has no {name}")]
+    NotInObject {
+        /// Map or program.
+        name: &'static str,
+    },
+    /// A map cannot be used.
+    #[error("the eBPF map {name} cannot be used")]
+    Map {
+        /// The map.
+        name: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: Box<aya::maps::MapError>,
+    },
+    /// A program was refused as BTF tracepoint and as raw tracepoint.
+    #[error("the kernel refused the program on {tracepoint}")]
+    Program {
+        /// The tracepoint.
+        tracepoint: &'static str,
+        /// What the kernel said to the second try.
+        #[source]
+        source: Box<aya::programs::ProgramError>,
+    },
+    /// The ring cannot be waited for.
+    #[error("{call} failed for the event ring")]
+    Ring {
+        /// The kernel request.
+        call: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}

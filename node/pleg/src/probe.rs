@@ -1,0 +1,112 @@
+//! What the kernel's events need, item by item, for `doctor`.
+
+use std::fs;
+use std::path::Path;
+
+use swiftlet_ebpf_abi::RING_BYTES;
+
+use crate::btf::{Btf, VMLINUX};
+use crate::hierarchy::Hierarchy;
+use crate::{PlegError, loader};
+
+/// Capability numbers of `include/uapi/linux/capability.h`.
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+/// One prerequisite: its name, and what was found or why it is not there.
+#[derive(Debug)]
+pub struct Probe {
+    /// What was looked at.
+    pub name: &'static str,
+    /// What was found.
+    pub result: Result<String, PlegError>,
+}
+
+/// Tries everything that [`crate::Pleg::start`] needs; attaches nothing and leaves nothing behind.
+pub fn probe(cgroup_root: &Path) -> Vec<Probe> {
+    let hierarchy = Hierarchy::detect(cgroup_root);
+    let programs = Hierarchy::detect(cgroup_root).and_then(|found| loader::try_load(&found));
+    let hierarchy = hierarchy.map(|found| match found.controller {
+        Some(controller) => format!("v1, controller {controller}, hierarchy {}", found.id),
+        None => "v2".to_owned(),
+    });
+    let loaded = "4 tracepoint programs are accepted";
+    vec![
+        Probe {
+            name: "kernel BTF",
+            result: Btf::of_kernel().map(|_| VMLINUX.to_owned()),
+        },
+        Probe {
+            name: "BPF capabilities",
+            result: capabilities().map(|()| held().to_owned()),
+        },
+        Probe {
+            name: "cgroup hierarchy",
+            result: hierarchy,
+        },
+        Probe {
+            name: "BPF programs and ring buffer",
+            result: programs.map(|()| format!("{loaded}, ring of {} MiB", RING_BYTES >> 20)),
+        },
+    ]
+}
+
+/// Whether the process may load tracing programs.
+pub(crate) fn capabilities() -> Result<(), PlegError> {
+    let path = Path::new("/proc/self/status");
+    let status = fs::read_to_string(path).map_err(|source| PlegError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    let has = |capability: u32| effective(&status) >> capability & 1 == 1;
+    match (has(CAP_SYS_ADMIN), has(CAP_BPF), has(CAP_PERFMON)) {
+        (true, _, _) | (_, true, true) => Ok(()),
+        (_, true, false) => Err(PlegError::Capability {
+            missing: "CAP_PERFMON",
+        }),
+        (_, false, true) => Err(PlegError::Capability { missing: "CAP_BPF" }),
+        _ => Err(PlegError::Capability {
+            missing: "CAP_BPF with CAP_PERFMON",
+        }),
+    }
+}
+
+fn held() -> &'static str {
+    "CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN"
+}
+
+fn effective(status: &str) -> u64 {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effective_set_is_read_from_the_status_file() {
+        assert_eq!(effective("Name:\tx\nCapEff:\t000000c000000000\n"), 3 << 38);
+        assert_eq!(effective(""), 0);
+    }
+
+    #[test]
+    fn root_on_this_machine_has_everything() {
+        for probe in probe(Path::new("/sys/fs/cgroup")) {
+            assert!(probe.result.is_ok(), "{}: {:?}", probe.name, probe.result);
+        }
+    }
+
+    #[test]
+    fn a_missing_hierarchy_is_named() {
+        let error = Hierarchy::detect(Path::new("/proc/self")).expect_err("no cgroups there");
+        assert!(
+            error.to_string().contains("neither cgroup v2 nor"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! Kernel, capabilities, io_uring and BPF.
+
+use std::path::Path;
+
+use swiftlet_sys::file_thread::{FileMode, FileThread};
+
+use super::Check;
+use crate::options::BpfChoice;
+
+/// Oldest kernel that is served: BPF ring buffers (5.8) and `CAP_BPF` (5.8), Debian 11's is 5.10.
+const KERNEL_MIN: (u32, u32) = (5, 10);
+
+/// Capabilities by number (`include/uapi/linux/capability.h`), what they are for, and whether pods can run
+/// without them.
+const CAPABILITIES: [(&str, u32, &str, bool); 6] = [
+    ("CAP_NET_ADMIN", 12, "pod networks", true),
+    ("CAP_SYS_ADMIN", 21, "mounts and namespaces", true),
+    ("CAP_SYS_RESOURCE", 24, "lower oom_score_adj values", false),
+    ("CAP_SYS_PTRACE", 19, "namespaces of other users' processes", false),
+    ("CAP_PERFMON", 38, "lifecycle events from the kernel", false),
+    ("CAP_BPF", 39, "lifecycle events from the kernel", false),
+];
+
+pub(super) fn examine() -> Vec<Check> {
+    vec![release(), user(), capabilities(&status_file()), io_uring()]
+}
+
+fn release() -> Check {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release.trim();
+    match version(release) {
+        Some(version) if version >= KERNEL_MIN => Check::ok("kernel", release),
+        _ => Check::missing(
+            "kernel",
+            release,
+            format!("needs {}.{} or newer", KERNEL_MIN.0, KERNEL_MIN.1),
+        ),
+    }
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(['.', '-']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn user() -> Check {
+    if nix::unistd::geteuid().is_root() {
+        return Check::ok("user", "root");
+    }
+    Check::missing("user", format!("uid {}", nix::unistd::geteuid()), "run as root")
+}
+
+fn status_file() -> String {
+    std::fs::read_to_string("/proc/self/status").unwrap_or_default()
+}
+
+fn capabilities(status: &str) -> Check {
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0);
+    let lacking: Vec<_> =
+        CAPABILITIES.iter().filter(|(_, bit, ..)| mask & (1 << bit) == 0).collect();
+    if lacking.is_empty() {
+        return Check::ok("capabilities", "all that are used");
+    }
+    let found = lacking
+        .iter()
+        .map(|(name, _, purpose, _)| format!("no {name} ({purpose})"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    if lacking.iter().any(|(.., needed)| *needed) {
+        return Check::missing("capabilities", found, "run with these capabilities");
+    }
+    let remedy = if lacking.iter().any(|(name, ..)| *name == "CAP_SYS_RESOURCE") {
+        "set restrict_oom_score_adj = true in containerd's CRI section"
+    } else {
+        "run with these capabilities"
+    };
+    Check::warning("capabilities", found, remedy)
+}
+
+fn io_uring() -> Check {
+    match FileThread::start() {
+        Ok(thread) if thread.mode() == FileMode::IoUring => Check::ok("io_uring", "allowed"),
+        Ok(_) => Check::warning(
+            "io_uring",
+            "refused by the kernel, plain calls are used",
+            "sysctl kernel.io_uring_disabled=0",
+        ),
+        Err(error) => Check::missing("io_uring", error.to_string(), "allow more threads"),
+    }
+}
+
+/// BTF, tracefs and whether the programs load.
+pub(super) fn examine_bpf(choice: BpfChoice) -> Vec<Check> {
+    if choice == BpfChoice::Off {
+        return vec![Check::warning(
+            "bpf",
+            "switched off (--bpf=off), a relist each second is used",
+            "start with --bpf=auto",
+        )];
+    }
+    let mut checks = vec![tracefs()];
+    for probe in swiftlet_pleg::probe(Path::new(swiftlet_sys::cgroup::MOUNT)) {
+        checks.push(match probe.result {
+            Ok(found) => Check::ok(probe.name, found),
+            Err(error) => Check::warning(
+                probe.name,
+                format!("{error}; a relist each second is used instead"),
+                "needs a kernel with BTF and BPF, CAP_BPF and CAP_PERFMON",
+            ),
+        });
+    }
+    checks
+}
+
+fn tracefs() -> Check {
+    let mounted = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"]
+        .iter()
+        .any(|path| Path::new(path).exists());
+    if mounted {
+        return Check::ok("tracefs", "mounted");
+    }
+    Check::warning(
+        "tracefs",
+        "not mounted; only kernels without BTF tracepoints need it",
+        "mount -t tracefs tracefs /sys/kernel/tracing",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Verdict;
+
+    #[test]
+    fn releases_are_compared_by_number() {
+        assert_eq!(version("6.18.44-fc"), Some((6, 18)));
+        assert_eq!(version("5.9.0"), Some((5, 9)));
+        assert!(version("5.9.0") < Some(KERNEL_MIN));
+        assert_eq!(version("x"), None);
+    }
+
+    #[test]
+    fn a_lacking_capability_is_named_with_its_remedy() {
+        let all = capabilities("CapEff:\t000001ffffffffff\n");
+        assert_eq!(all.verdict, Verdict::Ok);
+        let no_resource = capabilities("CapEff:\t000001fffeffffff\n");
+        assert_eq!(no_resource.verdict, Verdict::Warning);
+        assert!(no_resource.remedy.contains("restrict_oom_score_adj"), "{no_resource}");
+        assert_eq!(capabilities("CapEff:\t0\n").verdict, Verdict::Missing);
+        assert_eq!(capabilities("").verdict, Verdict::Missing);
+    }
+}

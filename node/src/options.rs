@@ -1,0 +1,152 @@
+//! Command line of the node agent. Names follow kubelet's flags where kubelet has one.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ipnet::Ipv4Net;
+
+/// Kubernetes' default limit, min(110, 10 × cores) on small machines; see `docs/SPECIFICATION.md`.
+const MAX_PODS_DEFAULT: u32 = 110;
+
+/// swiftlet-node runs the pods of one Kubernetes node.
+#[derive(Debug, Parser)]
+#[command(version, about, long_about = None)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) options: NodeOptions,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// What to do instead of running the node.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Say of each prerequisite whether it is there, and the remedy if not.
+    Doctor,
+    /// Remove every pod, network, cgroup and volume of this node. The agent must not be running.
+    Reset,
+}
+
+/// Whether to take lifecycle events from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BpfChoice {
+    /// Take them, or fall back to a relist each second where the kernel refuses.
+    Auto,
+    /// Never load a BPF program.
+    Off,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Options that all commands share.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NodeOptions {
+    /// Kubeconfig with the server, its authority and this node's client certificate.
+    #[arg(long, global = true, default_value = "/etc/swiftlet/node.kubeconfig")]
+    pub(crate) kubeconfig: PathBuf,
+    /// Name of the Node object; the host's name if not given.
+    #[arg(long, global = true)]
+    pub(crate) hostname_override: Option<String>,
+    /// Address of the node; that of the default route's interface if not given.
+    #[arg(long, global = true)]
+    pub(crate) node_ip: Option<IpAddr>,
+    /// Folder for volumes and checkpoints.
+    #[arg(long, global = true, default_value = "/var/lib/swiftlet")]
+    pub(crate) root_dir: PathBuf,
+    /// Folder for the logs of containers.
+    #[arg(long, global = true, default_value = "/var/log/pods")]
+    pub(crate) pod_logs_dir: PathBuf,
+    /// Socket of the container runtime.
+    #[arg(long, global = true, default_value = "unix:///run/containerd/containerd.sock")]
+    pub(crate) container_runtime_endpoint: String,
+    /// Folder in which the runtime looks for network configurations.
+    #[arg(long, global = true, default_value = "/etc/cni/net.d")]
+    pub(crate) cni_conf_dir: PathBuf,
+    /// Folder in which the runtime looks for network plugins.
+    #[arg(long, global = true, default_value = "/opt/cni/bin")]
+    pub(crate) cni_bin_dir: PathBuf,
+    /// Socket on which the agent serves swiftlet-cni.
+    #[arg(long, global = true, default_value = "/run/swiftlet/cni.sock")]
+    pub(crate) cni_socket: PathBuf,
+    /// Folder of the address files, in host-local's format.
+    #[arg(long, global = true, default_value = "/run/swiftlet/networks")]
+    pub(crate) cni_data_dir: PathBuf,
+    /// Addresses of the pods.
+    #[arg(long, global = true, default_value = "10.244.0.0/24")]
+    pub(crate) pod_cidr: Ipv4Net,
+    /// Prefix of the bridges' names.
+    #[arg(long, global = true, default_value = "swift")]
+    pub(crate) bridge: String,
+    /// Most pods that run here.
+    #[arg(long, global = true, default_value_t = MAX_PODS_DEFAULT)]
+    pub(crate) max_pods: u32,
+    /// Name of the cgroup that holds all pods.
+    #[arg(long, global = true, default_value = "kubepods")]
+    pub(crate) cgroup_root: String,
+    /// Lifecycle events from the kernel.
+    #[arg(long, global = true, value_enum, default_value_t = BpfChoice::Auto)]
+    pub(crate) bpf: BpfChoice,
+    /// Seconds between two comparisons with the runtime's lists, the net below the kernel's events.
+    #[arg(long, global = true, default_value_t = 60)]
+    pub(crate) relist_interval_s: u64,
+    /// Format of log lines; their level is set by RUST_LOG.
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+}
+
+impl NodeOptions {
+    /// `metadata.name` of the Node.
+    pub(crate) fn node_name(&self) -> String {
+        self.hostname_override.clone().unwrap_or_else(host_name)
+    }
+
+    /// The runtime's socket as a path.
+    pub(crate) fn runtime_socket(&self) -> PathBuf {
+        let endpoint = &self.container_runtime_endpoint;
+        PathBuf::from(endpoint.strip_prefix("unix://").unwrap_or(endpoint))
+    }
+}
+
+/// The host's name in lower case, as kubelet registers it.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_may_stand_after_the_command() {
+        let cli = Cli::try_parse_from(["swiftlet-node", "doctor", "--bpf=off", "--max-pods", "500"]);
+        let cli = cli.expect("parsed");
+        assert!(matches!(cli.command, Some(Command::Doctor)));
+        assert_eq!(cli.options.max_pods, 500);
+        assert_eq!(cli.options.bpf, BpfChoice::Off);
+    }
+
+    #[test]
+    fn the_socket_is_a_path_with_or_without_scheme() {
+        for endpoint in ["unix:///run/c.sock", "/run/c.sock"] {
+            let arguments = ["swiftlet-node", "--container-runtime-endpoint", endpoint];
+            let cli = Cli::try_parse_from(arguments).expect("parsed");
+            assert_eq!(cli.options.runtime_socket(), PathBuf::from("/run/c.sock"));
+        }
+    }
+}

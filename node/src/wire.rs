@@ -1,0 +1,193 @@
+//! Builds the node top to bottom and runs it until a signal.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use swiftlet_cgroup::PodCgroups;
+use swiftlet_cni::conflist::{PodNetwork, write_conf};
+use swiftlet_cni::observer::NetworkAttached;
+use swiftlet_cni::options::NetworkOptions;
+use swiftlet_cni::shim_server::{self, NetworkHandle};
+use swiftlet_cri::Cri;
+use swiftlet_kubelet::{Doors, Kubelet, KubeletOptions, Limits, NodeFacts, Timeline};
+use swiftlet_model::clock::SystemClock;
+use swiftlet_model::runtime::{Runtime, RuntimePod};
+use swiftlet_node_link::kubeconfig::Kubeconfig;
+use swiftlet_node_link::{NodeLink, NodeLinkOptions};
+use swiftlet_pleg::{Bpf, Pleg, PlegHandle, PlegOptions};
+use swiftlet_volume::{Folders, PodFolders};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::facts;
+use crate::options::{BpfChoice, NodeOptions};
+
+/// Version of the agent, for people.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Name of the pod network.
+const NETWORK: &str = "swiftlet";
+
+/// Pods on one bridge: the kernel allows 1,024 ports, and attaching gets slower as it fills.
+const PODS_PER_BRIDGE: usize = 500;
+
+/// How long the runtime may take to answer at the start before the node goes on without it.
+const RUNTIME_LIMIT: Duration = Duration::from_secs(5);
+
+/// Runs the node agent. Pods live on when it ends.
+pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
+    let kubeconfig = Kubeconfig::read(&options.kubeconfig)?;
+    let runtime = Arc::new(Cri::new(options.runtime_socket()));
+    let pods = known_pods(runtime.as_ref()).await?;
+    let network = start_network(options, &pods)?;
+    let (link, control) = NodeLink::start(NodeLinkOptions {
+        node_name: options.node_name(),
+        version: VERSION.to_owned(),
+        kubeconfig,
+    })
+    .with_context(|| format!("cannot use kubeconfig {}", options.kubeconfig.display()))?;
+    let control_plane = Arc::new(link);
+    let (pleg, lifecycle) = start_pleg(options, runtime.clone());
+    let shutdown = CancellationToken::new();
+    let facts = follow_facts(facts::read(options)?, &pleg, shutdown.clone());
+    let folders =
+        Folders { root: options.root_dir.clone(), logs: options.pod_logs_dir.clone() };
+    let kubelet = Kubelet::new(
+        KubeletOptions {
+            node_name: options.node_name(),
+            node: facts,
+            limits: Limits::default(),
+            log_root: options.pod_logs_dir.clone(),
+            timeline: Timeline::default(),
+        },
+        Doors {
+            runtime,
+            control_plane: control_plane.clone(),
+            tracker: Arc::new(pleg),
+            volumes: Arc::new(PodFolders::new(folders, control_plane)),
+            cgroups: Arc::new(PodCgroups::new(&options.cgroup_root)?),
+            clock: Arc::new(SystemClock),
+        },
+    );
+    tracing::info!(node = options.node_name(), version = VERSION, "node agent started");
+    let work = tokio::spawn(kubelet.run(control, lifecycle, shutdown.clone()));
+    wait_for_signal().await?;
+    tracing::info!("shutting down; pods live on");
+    shutdown.cancel();
+    work.await?;
+    network.shutdown();
+    Ok(())
+}
+
+/// What the runtime holds at the start. A runtime that does not answer is a reason not to start: without
+/// it nothing can be run, and addresses in use could be given away.
+async fn known_pods(runtime: &dyn Runtime) -> Result<Vec<RuntimePod>> {
+    let list = tokio::time::timeout(RUNTIME_LIMIT, runtime.list_pods()).await;
+    let list = list.context("the container runtime does not answer in time")?;
+    list.context("needs a container runtime: start containerd, or see swiftlet-node doctor")
+}
+
+/// The network that containerd is told of, and that answers it.
+pub(crate) fn pod_network(options: &NodeOptions) -> Result<PodNetwork> {
+    Ok(PodNetwork {
+        name: NETWORK.to_owned(),
+        bridge: options.bridge.clone(),
+        bridges: usize::try_from(options.max_pods)?.div_ceil(PODS_PER_BRIDGE),
+        subnet: options.pod_cidr,
+        mtu: None,
+        data_dir: options.cni_data_dir.clone(),
+        socket: options.cni_socket.clone(),
+    })
+}
+
+fn start_network(options: &NodeOptions, pods: &[RuntimePod]) -> Result<NetworkHandle> {
+    for folder in [options.cni_socket.parent(), Some(options.cni_data_dir.as_path())] {
+        let folder = folder.unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+    }
+    let network = pod_network(options)?;
+    let handle = shim_server::start(NetworkOptions {
+        socket: options.cni_socket.clone(),
+        conf: Some(network.plugin_conf()),
+        observer: Some(Arc::new(record_attached)),
+        ..NetworkOptions::default()
+    })
+    .context("cannot serve pod networks")?;
+    let live: Vec<&str> = pods
+        .iter()
+        .flat_map(|pod| &pod.sandboxes)
+        .map(|sandbox| sandbox.id.as_str())
+        .collect();
+    let freed = handle.reconcile(&live).context("cannot read the addresses in use")?;
+    if freed > 0 {
+        tracing::info!(freed, "addresses of vanished sandboxes freed");
+    }
+    // Last: from now on containerd may ask.
+    let path = write_conf(&options.cni_conf_dir, &network)
+        .with_context(|| format!("cannot write to {}", options.cni_conf_dir.display()))?;
+    tracing::debug!(path = %path.display(), "network configuration written");
+    Ok(handle)
+}
+
+/// The network's part of each pod's timeline.
+fn record_attached(event: NetworkAttached) {
+    let at_us = event.finished_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    tracing::debug!(
+        target: "swiftlet::timeline",
+        pod = format_args!("{}/{}", event.pod.namespace, event.pod.name),
+        uid = event.pod.uid,
+        phase = "network_attached",
+        at_us = u64::try_from(at_us).unwrap_or_default(),
+        duration_us = u64::try_from(event.duration.as_micros()).unwrap_or_default(),
+    );
+}
+
+fn start_pleg(
+    options: &NodeOptions,
+    runtime: Arc<dyn Runtime>,
+) -> (PlegHandle, swiftlet_model::lifecycle::LifecycleReceiver) {
+    let pleg = PlegOptions {
+        relist_interval: Duration::from_secs(options.relist_interval_s.max(1)),
+        bpf: match options.bpf {
+            BpfChoice::Auto => Bpf::Auto,
+            BpfChoice::Off => Bpf::Off,
+        },
+        ..PlegOptions::default()
+    };
+    Pleg::start(pleg, runtime)
+}
+
+/// Facts that follow the source of lifecycle events.
+fn follow_facts(
+    mut facts: NodeFacts,
+    pleg: &PlegHandle,
+    shutdown: CancellationToken,
+) -> watch::Receiver<NodeFacts> {
+    let mut health = pleg.health();
+    facts.kernel_events = Some(facts::kernel_events(&health.borrow_and_update().mode));
+    let (sender, receiver) = watch::channel(facts);
+    tokio::spawn(shutdown.run_until_cancelled_owned(async move {
+        while health.changed().await.is_ok() {
+            let events = Some(facts::kernel_events(&health.borrow_and_update().mode));
+            sender.send_if_modified(|facts| {
+                let changed = facts.kernel_events != events;
+                facts.kernel_events.clone_from(&events);
+                changed
+            });
+        }
+    }));
+    receiver
+}
+
+async fn wait_for_signal() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => (),
+        _ = interrupt.recv() => (),
+    }
+    Ok(())
+}

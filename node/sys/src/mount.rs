@@ -1,0 +1,94 @@
+//! Mounts: made, listed, removed.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+/// Mounts a tmpfs. `size_bytes`: its limit; `None` is the kernel's, half of the memory.
+pub fn tmpfs(target: &Path, size_bytes: Option<u64>, mode: u32) -> io::Result<()> {
+    let size = size_bytes.map(|size| format!(",size={size}")).unwrap_or_default();
+    let options = format!("mode={mode:o}{size}");
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    let kind = Some("tmpfs");
+    mount(kind, target, kind, flags, Some(options.as_str())).map_err(Into::into)
+}
+
+/// Unmounts what is mounted at `target`; never follows a link there.
+pub fn unmount(target: &Path) -> io::Result<()> {
+    umount2(target, MntFlags::UMOUNT_NOFOLLOW).map_err(Into::into)
+}
+
+/// The mount points at and below a folder, as this mount namespace has them, the newest first.
+/// Reads the kernel's table, so that a dead network mount cannot hang the caller.
+pub fn below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let table = fs::read("/proc/self/mountinfo")?;
+    let mut points = points(&table);
+    points.retain(|point| point.starts_with(folder));
+    points.reverse();
+    Ok(points)
+}
+
+/// The fifth field of each line, in the order of the table. Source: proc(5).
+fn points(table: &[u8]) -> Vec<PathBuf> {
+    let lines = table.split(|byte| *byte == b'\n');
+    let fields = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    fields.map(|field| PathBuf::from(unescape(field))).collect()
+}
+
+/// Blanks, tabs, line ends and backslashes stand there as three octal digits.
+fn unescape(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, tail)) = rest.split_first() {
+        let digits = tail
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if first == b'\\' => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+/// Whether something is mounted at exactly this path.
+pub fn is_mounted(target: &Path) -> io::Result<bool> {
+    let points = below(target)?;
+    Ok(points
+        .iter()
+        .any(|point| point.as_os_str().as_bytes() == target.as_os_str().as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_with_blanks_are_read_back() {
+        let line = b"36 35 98:0 / /mnt/a\\040b\\134c rw - tmpfs tmpfs rw\n";
+        assert_eq!(points(line), [PathBuf::from("/mnt/a b\\c")]);
+    }
+
+    #[test]
+    fn a_tmpfs_is_seen_limited_and_gone_after_the_unmount() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("with blank");
+        fs::create_dir(&target).unwrap();
+        tmpfs(&target, Some(1 << 20), 0o1777).unwrap();
+        assert!(is_mounted(&target).unwrap());
+        assert_eq!(below(folder.path()).unwrap(), [target.as_path()]);
+        assert!(fs::write(target.join("large"), vec![0; 2 << 20]).is_err());
+        unmount(&target).unwrap();
+        assert!(!is_mounted(&target).unwrap());
+    }
+}
