@@ -23,12 +23,12 @@ down:                  ## Stop the stack of `make up` and remove all that it mad
 build: deps static
 	@cargo build --quiet --release $(addprefix --bin ,$(programs))
 
-# What runs inside of a container or is exec'd per pod: small, static, without an allocator of its own.
+# The CNI shim is exec'd three times per pod: static and at fixed addresses, it needs no dynamic linker.
 static: deps
-	@RUSTFLAGS='-C target-feature=+crt-static' cargo build --quiet --profile shim --target $(target) \
-	  -p swiftlet-cni -p swiftlet-sys --bin swiftlet-cni --bin swiftlet-pause
+	@RUSTFLAGS='-C target-feature=+crt-static -C relocation-model=static' cargo build --quiet \
+	  --profile shim --target $(target) -p swiftlet-cni --bin swiftlet-cni --no-default-features
 	@mkdir -p target/static
-	@cp target/$(target)/shim/swiftlet-cni target/$(target)/shim/swiftlet-pause target/static/
+	@cp target/$(target)/shim/swiftlet-cni target/static/
 
 deps:                  ## Install the packages and tools that are missing.
 	@bash .ci/deps

@@ -13,6 +13,7 @@ mod setup;
 mod stats;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
@@ -67,11 +68,18 @@ impl Target {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> ExitCode {
     rustls::crypto::ring::default_provider().install_default().ok();
-    match Cli::parse().command {
+    let outcome = match Cli::parse().command {
         Command::PodStart(arguments) => pod_start::run(arguments).await,
         Command::Exit(arguments) => exit::run(arguments).await,
         Command::Cri(arguments) => cri::run(arguments).await,
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("swiftlet-bench: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Exact Kubernetes quantities.
 //!
-//! A quantity is a fixed-point number with nine decimals and the notation in which it was written. All
-//! arithmetic is exact in nanounits; what is finer than a nanounit is rounded away from zero, what is
-//! larger than 2^63-1 is cut there, both as `k8s.io/apimachinery/pkg/api/resource` does it.
+//! A quantity is a fixed-point number with nine decimals and the notation in which it was written.
+//! All arithmetic is exact in nanounits; what is finer than a nanounit is rounded away from zero,
+//! what is larger than 2^63-1 is cut there, both as `k8s.io/apimachinery/pkg/api/resource` does it.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -393,8 +393,9 @@ fn integer_part(digits: &[u8], point: i64) -> i128 {
     (0..length).fold(0, |value, index| value * 10 + i128::from(at(index)))
 }
 
-/// `unit` times the digits behind the point, rounded up. Horner's rule from the last digit: the floor of a
-/// nested division is the division's floor, and `inexact` remembers whether anything was cut.
+/// `unit` times the digits behind the point, rounded up. Horner's rule from the last digit: the
+/// floor of a nested division is the division's floor, and `inexact` remembers whether anything was
+/// cut.
 fn fraction_part(digits: &[u8], point: i64, unit: i128) -> i128 {
     let start = usize::try_from(point).unwrap_or(0).min(digits.len());
     let mut inexact = false;

@@ -13,7 +13,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as ApiSelector
 pub use field::{FieldOperator, FieldRequirement, parse_field_selector};
 pub use validate::{validate_label_key, validate_label_value};
 
-/// Requirements on labels, all of which must hold. The default requires nothing and selects everything.
+/// Requirements on labels, all of which must hold. The default requires nothing and selects
+/// everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     nothing: bool,

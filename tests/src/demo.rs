@@ -46,7 +46,7 @@ fn show(stack: &Stack) -> Result<()> {
     create_pods(stack, &kubectl, &watch)?;
     ping(stack, &kubectl, &watch)?;
     kill_process(stack, &kubectl, &watch)?;
-    kubectl.run(&["delete", "deployment/trio", "pod/solo", "pod/ping", "--wait=true"])?;
+    kubectl.run(&["delete", "deployment/trio", "pod/solo", "pod/ping", "--grace-period=1"])?;
     wait_for("all pods deleted", STEP_LIMIT, || {
         let pods = kubectl.json(&["get", "pods"]).ok()?;
         pods["items"].as_array()?.is_empty().then_some(())

@@ -26,7 +26,7 @@ impl Default for ApiOptions {
     fn default() -> Self {
         // Kubernetes' watch cache sends one about every minute.
         Self {
-            bookmark_interval: Duration::from_secs(60),
+            bookmark_interval: Duration::from_mins(1),
         }
     }
 }

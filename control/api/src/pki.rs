@@ -75,13 +75,12 @@ impl Pki {
     pub fn open(data: &Path) -> Result<Self, PkiError> {
         let folder = data.join("pki");
         files::create_folder(&folder)?;
-        let identity = match files::read(&folder, "ca")? {
-            Some(identity) => identity,
-            None => {
-                let identity = make_ca().map_err(failed("ca"))?;
-                files::write(&folder, "ca", &identity)?;
-                identity
-            }
+        let identity = if let Some(identity) = files::read(&folder, "ca")? {
+            identity
+        } else {
+            let identity = make_ca().map_err(failed("ca"))?;
+            files::write(&folder, "ca", &identity)?;
+            identity
         };
         let key = KeyPair::from_pem(&identity.key_pem).map_err(failed("ca"))?;
         let issuer = Issuer::from_ca_cert_pem(&identity.certificate_pem, key);

@@ -201,8 +201,8 @@ impl Client {
         )
     }
 
-    /// Deletes an object, or begins its graceful deletion. What the API answers depends on which of the
-    /// two it was, and is of no use to a controller.
+    /// Deletes an object, or begins its graceful deletion. What the API answers depends on which of
+    /// the two it was, and is of no use to a controller.
     pub async fn delete<T: Object>(
         &self,
         key: &ObjectKey,

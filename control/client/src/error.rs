@@ -50,8 +50,8 @@ impl ClientError {
         self.api().is_some_and(ApiError::is_conflict)
     }
 
-    /// Whether the same call may succeed later without anyone changing it: the server is busy, gone or
-    /// broken, or somebody else was faster.
+    /// Whether the same call may succeed later without anyone changing it: the server is busy, gone
+    /// or broken, or somebody else was faster.
     pub fn is_retryable(&self) -> bool {
         self.api().is_some_and(|error| {
             error.is_conflict() || matches!(error.code(), 408 | 429) || error.code() >= 500

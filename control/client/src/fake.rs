@@ -1,7 +1,8 @@
 //! An API server in memory, for the tests of the door's users.
 //!
-//! It keeps resourceVersions, compare-and-swap, watches, subresources, finalizers and graceful deletion of
-//! pods, and nothing else: no validation, no defaults but those that controllers rely on.
+//! It keeps resourceVersions, compare-and-swap, watches, subresources, finalizers and graceful
+//! deletion of pods, and nothing else: no validation, no defaults but those that controllers rely
+//! on.
 
 mod object;
 mod patch;
@@ -112,7 +113,8 @@ impl Api for FakeApi {
     fn watch(&self, selection: &Selection, resource_version: u64) -> Result<RawWatch, ApiError> {
         let filter = Filter::new(selection)?;
         let mut revisions = self.revision.subscribe();
-        // The stream must not keep the server alive by itself, nor borrow it: it holds the log's handle.
+        // The stream must not keep the server alive by itself, nor borrow it: it holds the log's
+        // handle.
         let log = lock(&self.state).log();
         let (sender, receiver) = tokio::sync::mpsc::channel(64);
         tokio::spawn(async move {

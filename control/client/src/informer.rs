@@ -1,9 +1,9 @@
 //! A reflector that also tells what changed.
 //!
-//! One task per informer: it takes an event from the watcher, publishes the new snapshot, then puts the
-//! change (with old and new) into each subscriber's bounded queue. So a subscriber that handles a change
-//! finds it in the store. A slow subscriber slows the informer, which then falls behind the watch and lists
-//! again; nothing is lost and nothing grows.
+//! One task per informer: it takes an event from the watcher, publishes the new snapshot, then puts
+//! the change (with old and new) into each subscriber's bounded queue. So a subscriber that handles
+//! a change finds it in the store. A slow subscriber slows the informer, which then falls behind
+//! the watch and lists again; nothing is lost and nothing grows.
 
 use std::sync::Arc;
 

@@ -1,12 +1,13 @@
 //! Watcher, reflector, informer, lister and work queue over the API door.
 //!
-//! The scheduler, the controllers and the node link are ordinary clients of the API: they see [`api::Api`]
-//! and never the store's insides. In process the door is the API server itself, without a socket.
+//! The scheduler, the controllers and the node link are ordinary clients of the API: they see
+//! [`api::Api`] and never the store's insides. In process the door is the API server itself,
+//! without a socket.
 //!
 //! ```text
 //! Api::list + Api::watch → watcher → reflector (Writer → Store, a snapshot that readers load)
-//!                                  → informer  (changes with old and new → one bounded queue per subscriber)
-//!                                  → work_queue (keys: once each, one worker per key, rate limited)
+//!                                  → informer (old and new, one bounded queue per subscriber)
+//!                                  → work_queue (keys: once each, one worker per key)
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Events about objects, sent in the background.
 //!
-//! Recording never waits: an event that finds the queue full is dropped, as in Kubernetes. The same event
-//! about the same object is counted up, not created again.
+//! Recording never waits: an event that finds the queue full is dropped, as in Kubernetes. The same
+//! event about the same object is counted up, not created again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 //! List and watch as one stream that heals itself.
 //!
 //! ```text
-//!           list fails: wait                    opening fails or stream ends: wait
-//!            ┌──────┐                              ┌────────┐
-//!            ▼      │        list                  ▼        │       watch
-//!          Empty ───┴───────────────▶ Listed{revision} ─────┴──────────────▶ Watching{revision, stream}
-//!            ▲                              │  ▲                                   │       │
-//!            └────────── 410 too old ───────┘  └───────── error, end: wait ────────┘       │
-//!            └────────────────────────────── 410 too old ──────────────────────────────────┘
+//!       list fails: wait                  opening fails: wait
+//!         ┌─────┐                           ┌────────┐
+//!         ▼     │       list                ▼        │      watch
+//!       Empty ──┴────────────────▶ Listed{revision} ─┴───────────▶ Watching{revision, stream}
+//!         ▲                             │  ▲                              │    │
+//!         ├──────── 410 too old ────────┘  └────── error or end: wait ────┘    │
+//!         └──────────────────────────── 410 too old ───────────────────────────┘
 //! ```
 
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use crate::api::{Api, ApiError, RawEvent, RawWatch, Selection, WatchKind};
 use crate::backoff::Backoff;
 use crate::client::{Object, decode};
 
-/// First delay after a failure (kube-rs' and client-go's order of magnitude, for a server in process).
+/// First delay after a failure (kube-rs' and client-go's order of magnitude, for a server in
+/// process).
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 /// Longest delay between two attempts.
 const BACKOFF_MOST: Duration = Duration::from_secs(10);
@@ -28,7 +29,8 @@ const BACKOFF_MOST: Duration = Duration::from_secs(10);
 /// What a watcher tells.
 #[derive(Clone, Debug)]
 pub enum WatcherEvent<T> {
-    /// Everything that exists now: what is not in it is gone. At the start, and when changes were missed.
+    /// Everything that exists now: what is not in it is gone. At the start, and when changes were
+    /// missed.
     Restarted(Vec<Arc<T>>),
     /// The object was created or changed.
     Applied(Arc<T>),
@@ -74,8 +76,8 @@ impl<T: Object> Watcher<T> {
         }
     }
 
-    /// The next event. Not cancel-safe between list and watch only in so far as a dropped list is listed
-    /// again: no change is ever lost.
+    /// The next event. Not cancel-safe between list and watch only in so far as a dropped list is
+    /// listed again: no change is ever lost.
     pub async fn next(&mut self) -> WatcherEvent<T> {
         loop {
             let state = std::mem::replace(&mut self.state, State::Empty);
@@ -123,7 +125,8 @@ impl<T: Object> Watcher<T> {
     }
 
     async fn watch(&mut self, revision: u64, mut stream: RawWatch) -> Step<T> {
-        // A cancelled call leaves `Listed` behind: the next one opens a stream at the same revision.
+        // A cancelled call leaves `Listed` behind: the next one opens a stream at the same
+        // revision.
         self.state = State::Listed { revision };
         match stream.next().await {
             Some(Ok(event)) => {

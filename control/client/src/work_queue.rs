@@ -1,8 +1,8 @@
 //! Keys to work on.
 //!
-//! A key that is added twice is worked on once; a key that is added while a worker has it is worked on
-//! again afterwards, never by two workers at a time. Keys may be added with a delay, or rate limited by
-//! their own failures, with client-go's figures.
+//! A key that is added twice is worked on once; a key that is added while a worker has it is worked
+//! on again afterwards, never by two workers at a time. Keys may be added with a delay, or rate
+//! limited by their own failures, with client-go's figures.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -25,8 +25,8 @@ pub struct WorkQueue<K> {
 }
 
 struct Shared<K> {
-    // A lock and not an owner task: each critical section is a few map operations and never awaits, and
-    // a task in between would add two wake-ups to each key.
+    // A lock and not an owner task: each critical section is a few map operations and never awaits,
+    // and a task in between would add two wake-ups to each key.
     state: Mutex<State<K>>,
     wake: Notify,
 }
@@ -96,7 +96,8 @@ impl<K: Clone + Eq + Hash + Ord> WorkQueue<K> {
         self.lock().failures.get(key).copied().unwrap_or(0)
     }
 
-    /// The next key; the caller says [`WorkQueue::done`] afterwards. `None` when the queue is closed.
+    /// The next key; the caller says [`WorkQueue::done`] afterwards. `None` when the queue is
+    /// closed.
     pub async fn next(&self) -> Option<K> {
         loop {
             let deadline = {

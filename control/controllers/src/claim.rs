@@ -1,7 +1,7 @@
 //! Adoption and release: which objects does a controller own?
 //!
-//! An object without a controller that the selector matches is adopted; an owned object that the selector
-//! no longer matches is released.
+//! An object without a controller that the selector matches is adopted; an owned object that the
+//! selector no longer matches is released.
 
 use std::sync::Arc;
 

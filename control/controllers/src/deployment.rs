@@ -1,9 +1,10 @@
-//! Deployment: replica sets of the present and of past templates, and the way from one to the other.
+//! Deployment: replica sets of the present and of past templates, and the way from one to the
+//! other.
 //!
 //! ```text
 //! sets of the deployment ─▶ claim ─▶ Sets { new, old }
 //!    paused or scaled  ─▶ scale::plan (pure)      ─┐
-//!    RollingUpdate     ─▶ rolling::plan (pure)    ─┼─▶ scale sets ─▶ status (pure) ─▶ update_status
+//!    RollingUpdate     ─▶ rolling::plan (pure)    ─┼─▶ scale sets ─▶ status (pure) ─▶ API
 //!    Recreate          ─▶ recreate: old to 0, wait, new up ─┘
 //! ```
 

@@ -15,7 +15,8 @@ pub enum ControllerError {
     /// A pod template cannot be written as JSON.
     #[error("cannot encode the pod template: {0}")]
     Template(#[source] serde_json::Error),
-    /// Another object has the name that the template's hash gives; the next pass takes another hash.
+    /// Another object has the name that the template's hash gives; the next pass takes another
+    /// hash.
     #[error("hash collision for replica set {0}")]
     HashCollision(String),
 }

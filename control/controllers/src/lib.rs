@@ -1,12 +1,12 @@
 //! The controllers: each brings what is nearer to what shall be.
 //!
 //! ```text
-//! informers (shared) ─▶ per controller: events → keys → work queue → workers → reconcile(key) ─▶ Api
+//! informers (shared) ─▶ per controller: events → keys → queue → workers → reconcile(key) ─▶ Api
 //! ```
 //!
-//! A reconcile reads the informers' snapshots, decides in a pure function, and carries the decision out.
-//! Nothing polls: a key is worked on because something changed, because a moment came that the last pass
-//! named, or because the last pass failed.
+//! A reconcile reads the informers' snapshots, decides in a pure function, and carries the decision
+//! out. Nothing polls: a key is worked on because something changed, because a moment came that the
+//! last pass named, or because the last pass failed.
 #![forbid(unsafe_code)]
 
 mod claim;

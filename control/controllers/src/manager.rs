@@ -15,7 +15,7 @@ use crate::replica_set::ReplicaSetController;
 
 /// Runs all controllers until `shutdown`; each worker finishes the pass that it is in.
 pub async fn run(api: Arc<dyn Api>, shutdown: CancellationToken) {
-    run_with_clock(api, Clock::default(), shutdown).await;
+    Box::pin(run_with_clock(api, Clock::default(), shutdown)).await;
 }
 
 /// The same, on a clock of one's own.

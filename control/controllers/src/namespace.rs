@@ -1,4 +1,5 @@
-//! Namespaces: each has a default service account; one that is being deleted is emptied, then finalized.
+//! Namespaces: each has a default service account; one that is being deleted is emptied, then
+//! finalized.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +85,9 @@ impl NamespaceController {
         loop {
             let changed = tokio::select! {
                 biased;
-                Some(change) = self.namespace_changes.recv() => Some(change.object().name().to_owned()),
+                Some(change) = self.namespace_changes.recv() => {
+                    Some(change.object().name().to_owned())
+                }
                 Some(change) = self.account_changes.recv() => emptied(&change),
                 Some(change) = self.pod_changes.recv() => emptied(&change),
                 Some(change) = self.set_changes.recv() => emptied(&change),

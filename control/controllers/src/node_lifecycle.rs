@@ -1,11 +1,13 @@
-//! Node lifecycle: a node that has gone silent is marked, tainted, and after a while its pods are deleted.
+//! Node lifecycle: a node that has gone silent is marked, tainted, and after a while its pods are
+//! deleted.
 //!
 //! ```text
 //! lease or report changes ─▶ heard(node, now) ─▶ timer at now + 40 s
-//! silent for 40 s ─▶ conditions Unknown ─▶ taints (from conditions, pure) ─▶ evictions (from taints, pure)
+//! silent for 40 s ─▶ conditions Unknown ─▶ taints (pure) ─▶ evictions (pure)
 //! ```
 //!
-//! Silence is measured on our own clock, from the moment at which a change was seen: clocks of nodes differ.
+//! Silence is measured on our own clock, from the moment at which a change was seen: clocks of
+//! nodes differ.
 
 mod conditions;
 mod evict;
@@ -162,7 +164,8 @@ impl Controller {
         }
     }
 
-    /// Notes a sign of life. A renewed lease by itself needs no pass, unless the node counted as silent.
+    /// Notes a sign of life. A renewed lease by itself needs no pass, unless the node counted as
+    /// silent.
     fn hear(&self, name: &str) {
         let now = Instant::now();
         let before = self.heard().insert(name.to_owned(), now);

@@ -30,8 +30,8 @@ pub(crate) trait Reconcile: Send + Sync + 'static {
     -> BoxFuture<'a, Result<Again, ControllerError>>;
 }
 
-/// Runs a controller: `events` turns changes into keys until `shutdown`; the workers begin when `synced` is
-/// done, and end after the pass that they are in.
+/// Runs a controller: `events` turns changes into keys until `shutdown`; the workers begin when
+/// `synced` is done, and end after the pass that they are in.
 pub(crate) async fn run<C: Reconcile>(
     controller: Arc<C>,
     workers: usize,

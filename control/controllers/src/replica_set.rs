@@ -1,8 +1,8 @@
 //! ReplicaSet: as many pods of a template as are wanted.
 //!
 //! ```text
-//! pods of the set ─▶ claim ─▶ plan (pure) ─▶ manage: create in slow-start batches, or delete by rank
-//!                               │              (skipped while the watch has not shown the last pass's effects)
+//! pods of the set ─▶ claim ─▶ plan (pure) ─▶ manage: create in batches, or delete by rank
+//!                               │              (not while the last pass's effects are unseen)
 //!                               └─▶ status (pure) ─▶ update_status
 //! ```
 

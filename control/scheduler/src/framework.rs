@@ -1,4 +1,5 @@
-//! The points at which plugins take part in a scheduling cycle, in the order in which they are called.
+//! The points at which plugins take part in a scheduling cycle, in the order in which they are
+//! called.
 //!
 //! ```text
 //! PreFilter → Filter ─┬─▶ PreScore → Score → Reserve → PreBind → Bind

@@ -4,7 +4,7 @@
 //! pods, nodes (informers) ─▶ scheduler: one loop, owner of queue and cache
 //!                              queue.pop → schedule_one(snapshot, pod), pure
 //!                                ├─ Placement → cache.assume → bind (a task of its own) ─▶ Api
-//!                                └─ FitError  → queue (unschedulable) + condition and event (background)
+//!                                └─ FitError  → queue (unschedulable), condition and event
 //! ```
 //!
 //! No timer lies between a pod's watch event and its binding.

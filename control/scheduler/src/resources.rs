@@ -76,8 +76,9 @@ impl Resources {
     }
 }
 
-/// What a pod needs at its peak: init containers run one after another beside the sidecars that were started
-/// before them; then the main containers run beside all sidecars. Overhead comes on top.
+/// What a pod needs at its peak: init containers run one after another beside the sidecars that
+/// were started before them; then the main containers run beside all sidecars. Overhead comes on
+/// top.
 pub(crate) fn pod_requests(pod: &Pod, unrequested: Unrequested) -> Resources {
     let Some(spec) = &pod.spec else {
         return Resources::default();

@@ -35,8 +35,8 @@ pub struct FitError {
     pub post_filter: String,
 }
 
-/// Finds the best node for a pod. Of equal nodes the first by name is taken: assumed pods count at once, so
-/// that the next pod finds it less empty.
+/// Finds the best node for a pod. Of equal nodes the first by name is taken: assumed pods count at
+/// once, so that the next pod finds it less empty.
 pub fn schedule_one(
     profile: &Profile,
     snapshot: &Snapshot,

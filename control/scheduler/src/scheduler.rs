@@ -41,16 +41,24 @@ pub async fn run(api: Arc<dyn Api>, shutdown: CancellationToken) {
         shutdown: shutdown.clone(),
     };
     // Nodes and bound pods must be known before the first decision; afterwards nothing waits.
-    let nodes_store = nodes.store();
+    let (node_store, pod_store) = (nodes.store(), pods.store());
     nodes.spawn(shutdown.clone());
-    if shutdown
-        .run_until_cancelled(nodes_store.wait_synced())
-        .await
-        .is_none()
-    {
+    pods.spawn(shutdown.clone());
+    let synced = async { node_store.wait_synced().await && pod_store.wait_synced().await };
+    if shutdown.run_until_cancelled(synced).await != Some(true) {
         return;
     }
-    pods.spawn(shutdown);
+    // The queues hold only the first of the initial changes, so the caches are filled from the
+    // stores.
+    for node in node_store.snapshot().iter() {
+        scheduler.cache.set_node(node);
+    }
+    for pod in pod_store.snapshot().iter().filter(|pod| !has_ended(pod)) {
+        match node_of(pod) {
+            "" => (),
+            node => scheduler.cache.set_pod(pod, node),
+        }
+    }
     scheduler.run().await;
 }
 
@@ -95,8 +103,9 @@ impl Scheduler {
         while self.bindings.join_next().await.is_some() {}
     }
 
-    /// What is known comes before what is decided: a decision on old facts would only be refused. Facts
-    /// cannot starve decisions, because both queues are bounded and taking a fact costs microseconds.
+    /// What is known comes before what is decided: a decision on old facts would only be refused.
+    /// Facts cannot starve decisions, because both queues are bounded and taking a fact costs
+    /// microseconds.
     async fn next_event(&mut self) -> Event {
         let due = self
             .queue

@@ -6,7 +6,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use swiftlet_store::{Durability, Entry, Expect, Limits, Op, Store, StoreOptions, Template};
 
@@ -15,6 +14,8 @@ const CHILD_LIFE: &str = "SWIFTLET_STORE_CRASH_LIFE";
 const TEST: &str = "a_kill_at_any_moment_loses_nothing_acknowledged_and_reuses_no_revision";
 const LIVES: u64 = 25;
 const TASKS: u64 = 8;
+/// Acknowledgements after which a child is killed, at most.
+const LIFE_WRITES_MAX: u64 = 500;
 
 /// What one key must be after the kill.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +29,7 @@ struct Acknowledged {
 fn options(dir: &Path) -> StoreOptions {
     // Short journal files, so that many kills hit a snapshot that is being written.
     let limits = Limits {
-        segment_bytes: 32 << 10,
+        segment_bytes: 8 << 10,
         ..Limits::default()
     };
     StoreOptions {
@@ -60,7 +61,7 @@ fn a_kill_at_any_moment_loses_nothing_acknowledged_and_reuses_no_revision() {
         total += lines.len();
         let mut on_their_way = HashSet::new();
         for task in 0..TASKS {
-            let ours = |key: &str| key.split('/').nth(3) == Some(task.to_string().as_str());
+            let ours = |key: &str| key.split('/').nth(2) == Some(task.to_string().as_str());
             let counts = lines
                 .iter()
                 .filter(|line| ours(&line.0))
@@ -91,8 +92,8 @@ fn a_kill_at_any_moment_loses_nothing_acknowledged_and_reuses_no_revision() {
     );
 }
 
-/// Starts a child, kills it after a random time, and returns the revision that it began with
-/// and what it had acknowledged.
+/// Starts a child, kills it after a random number of answers, and returns the revision that it
+/// began with and what it had acknowledged.
 fn live_and_die(dir: &Path, life: u64) -> (u64, Vec<(String, Acknowledged)>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", TEST, "--nocapture"])
@@ -108,18 +109,17 @@ fn live_and_die(dir: &Path, life: u64) -> (u64, Vec<(String, Acknowledged)>) {
             break revision.parse().unwrap();
         }
     };
-    // Read beside it, so that a full pipe does not decide where the child is killed.
-    let reader = std::thread::spawn(move || {
-        lines
-            .map_while(Result::ok)
-            .filter_map(|line| parse(&line))
-            .collect()
-    });
-    let lifetime_ms = RandomState::new().hash_one(life) % 80;
-    std::thread::sleep(Duration::from_millis(lifetime_ms));
+    let mut lines = lines.map_while(Result::ok).filter_map(|line| parse(&line));
+    let patience = RandomState::new().hash_one(life) % LIFE_WRITES_MAX;
+    let mut acknowledged: Vec<_> = lines
+        .by_ref()
+        .take(usize::try_from(patience).unwrap())
+        .collect();
     child.kill().unwrap();
     child.wait().unwrap();
-    (opened_at, reader.join().unwrap())
+    // What it managed to say before it died.
+    acknowledged.extend(lines);
+    (opened_at, acknowledged)
 }
 
 /// Reads `ack <key> <revision> <count> <put|del>.`; the full stop shows that the line is whole.
@@ -265,12 +265,12 @@ fn key_of(life: &str, task: u64, count: u64) -> String {
     } else {
         "registry"
     };
-    format!("/{place}/{life}/{task}/{}", count % 7)
+    format!("/{place}/{task}/{}", count % 7)
 }
 
 /// Some lives end with leases alone, so that the last revisions are in no record.
 fn is_lease(life: &str, count: u64) -> bool {
-    count.is_multiple_of(5) || (life.ends_with(['3', '6', '9']) && count > 20)
+    count.is_multiple_of(5) || (life.ends_with(['3', '6', '9']) && count > 6)
 }
 
 /// Whether a write removes its key, if that exists.

@@ -102,19 +102,12 @@ async fn a_watch_tells_creation_change_and_deletion_with_the_value_before() {
     let changes = watch.next().await.unwrap();
     let told: Vec<_> = changes
         .iter()
-        .map(|c| {
-            (
-                c.revision.0,
-                c.kind,
-                c.value.as_ref(),
-                c.previous.as_deref(),
-            )
-        })
+        .map(|c| (c.revision.0, c.kind, c.value.clone(), c.previous.clone()))
         .collect();
-    let expected: [(u64, ChangeKind, &[u8], Option<&[u8]>); 3] = [
-        (2, ChangeKind::Created, b"1", None),
-        (4, ChangeKind::Updated, b"2", Some(b"1")),
-        (5, ChangeKind::Deleted, b"gone at 5", Some(b"2")),
+    let expected = [
+        (2, ChangeKind::Created, "1".into(), None),
+        (4, ChangeKind::Updated, "2".into(), Some("1".into())),
+        (5, ChangeKind::Deleted, "gone at 5".into(), Some("2".into())),
     ];
     assert_eq!(told, expected);
 }

@@ -1,10 +1,13 @@
 //! The Cgroups door: pod cgroups written directly, on cgroup v1 and v2.
 //!
 //! ```text
-//! <hierarchy>/kubepods                    all pods            limits.rs  values of the two versions
-//!             ├── pod<uid>                Guaranteed          tree.rs    folders made, killed, removed
+//! <hierarchy>/kubepods                    all pods
+//!             ├── pod<uid>                Guaranteed
 //!             ├── burstable/pod<uid>      Burstable
 //!             └── besteffort/pod<uid>     BestEffort
+//!
+//! limits.rs  values in the words of the two versions: pure
+//! tree.rs    folders made, killed, removed
 //! ```
 //!
 //! On v1 the same tree stands in each hierarchy. Nothing is remembered: the folders are the state.
@@ -64,7 +67,7 @@ impl PodCgroups {
 
     /// Kills and removes everything below the root, and the root.
     pub async fn remove_all(&self) -> Result<(), CgroupError> {
-        self.blocking(|tree| tree.remove_all()).await
+        self.blocking(Tree::remove_all).await
     }
 
     /// Runs the whole sequence on a thread that may block: `mkdir` and `rmdir` of a cgroup wait for
@@ -103,7 +106,7 @@ impl Cgroups for PodCgroups {
     }
 
     fn pods(&self) -> BoxFuture<'_, Result<Vec<PodUid>, CgroupError>> {
-        Box::pin(self.blocking(|tree| tree.pods()))
+        Box::pin(self.blocking(Tree::pods))
     }
 }
 

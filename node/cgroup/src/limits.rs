@@ -29,7 +29,8 @@ pub(crate) struct Setting {
     pub(crate) value: String,
 }
 
-/// What to write for a pod. `is_new`: what is not limited needs no write, it is the kernel's default.
+/// What to write for a pod. `is_new`: what is not limited needs no write, as it is the kernel's
+/// default.
 pub(crate) fn pod(mode: Mode, limits: &LinuxResources, is_new: bool) -> Vec<Setting> {
     let mut settings = vec![cpu_shares(mode, limits.cpu_shares)];
     if limits.cpu_quota_us > 0 || !is_new {

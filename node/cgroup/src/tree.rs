@@ -73,7 +73,8 @@ impl Tree {
         Ok(format!("/{path}"))
     }
 
-    /// Kills what is left of the pod and removes its folders; one that stays does not keep the others.
+    /// Kills what is left of the pod and removes its folders; one that stays does not keep the
+    /// others.
     pub(crate) fn remove_pod(&self, pod: &PodUid) -> Result<(), CgroupError> {
         folder_name(pod)?;
         self.remove_folders(&self.pod_folders(pod))
@@ -209,8 +210,9 @@ impl Tree {
         if words.is_empty() || cgroup::write(&to, &words.join(" ")).is_ok() {
             return Ok(());
         }
-        // One controller that cannot be handed on (a realtime process forbids cpu) refuses the whole
-        // line, so each gets its own chance; what is then missing fails when its limit is written.
+        // One controller that cannot be handed on (a realtime process forbids cpu) refuses the
+        // whole line, so each gets its own chance; what is then missing fails when its limit is
+        // written.
         for word in words {
             cgroup::write(&to, &word).ok();
         }
@@ -250,8 +252,8 @@ impl Tree {
         }
     }
 
-    /// Kills all processes in and below the folder. A fork between the look and the kill is caught by
-    /// the next round.
+    /// Kills all processes in and below the folder. A fork between the look and the kill is caught
+    /// by the next round.
     fn kill(&self, folder: &Path, errors: &mut Vec<CgroupError>) {
         if self.mode() == Mode::V2 && cgroup::kill_tree(folder).is_ok() {
             return;

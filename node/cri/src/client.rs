@@ -15,8 +15,8 @@ use swiftlet_model::runtime::RuntimeError;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Response, Status, TimeoutExpired};
 
-/// Limit for a call that only reads: lists, statuses, version. containerd answers a list of 400 pods
-/// within a millisecond; half a minute means that it hangs.
+/// Limit for a call that only reads: lists, statuses, version. containerd lists 400 pods within a
+/// millisecond; half a minute means that it hangs.
 pub(crate) const READ_LIMIT: Duration = Duration::from_secs(30);
 
 /// Limit for a call that changes one object. Kubernetes' `runtimeRequestTimeout`.
@@ -32,8 +32,8 @@ const LIMIT_SLACK: Duration = Duration::from_millis(250);
 /// Limit for connecting to the socket. A full backlog is the only reason to wait at all.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
-/// Largest answer in bytes. Lists of some thousand containers with large annotations pass the 16 MiB
-/// that Kubernetes allowed for long (KEP-5825).
+/// Largest answer in bytes. Lists of some thousand containers with large annotations pass the
+/// 16 MiB that Kubernetes allowed for long (KEP-5825).
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// HTTP/2 ping while calls are open. grpc-go's servers end a connection that pings more often than

@@ -2,14 +2,17 @@
 //!
 //! ```text
 //! client.rs     one HTTP/2 connection over the runtime's socket, limits, what an error means
-//! sandbox.rs    RunPodSandbox … PodSandboxStatus      container.rs  CreateContainer … ContainerStatus
-//! pods.rs       both lists, joined by the pod's uid   image.rs      ImageStatus, PullImage
+//! sandbox.rs    RunPodSandbox … PodSandboxStatus
+//! container.rs  CreateContainer … ContainerStatus
+//! pods.rs       both lists, joined by the pod's uid
+//! image.rs      ImageStatus, PullImage
+//! status.rs     Version, Status
 //! convert.rs    pure: the model's words to CRI's and back
 //! ```
 //!
-//! Nothing is retried here: the worker that called decides. Nothing is made on disk either: the pod's
-//! log folder must exist before its sandbox is run (`node/volume` makes it), because containerd
-//! creates the log file and not the folders above it.
+//! Nothing is retried here: the worker that called decides. Nothing is made on disk either: the
+//! pod's log folder must exist before its sandbox is run (`node/volume` makes it), because
+//! containerd creates the log file and not the folders above it.
 #![forbid(unsafe_code)]
 
 mod client;

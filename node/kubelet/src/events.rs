@@ -51,9 +51,13 @@ impl Recorder {
             spec.and_then(|spec| spec.init_containers.as_ref())
                 .is_some_and(|init| init.iter().any(|one| one.name == name))
         };
-        let field_path = container.map(|name| match is_init(name) {
-            true => format!("spec.initContainers{{{name}}}"),
-            false => format!("spec.containers{{{name}}}"),
+        let field_path = container.map(|name| {
+            let list = if is_init(name) {
+                "initContainers"
+            } else {
+                "containers"
+            };
+            format!("spec.{list}{{{name}}}")
         });
         self.send(
             ObjectReference {

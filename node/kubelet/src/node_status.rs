@@ -253,86 +253,109 @@ fn conditions(
     previous: Option<&Node>,
     now: Timestamp,
 ) -> Vec<NodeCondition> {
-    let pressure = facts.pressure;
-    let not_ready = why_not_ready(health);
-    let pick = |bad: bool, good: [&str; 2], other: [&str; 2]| {
-        let [reason, message] = if bad { other } else { good };
-        (bad, reason.to_owned(), message.to_owned())
-    };
-    let mut all = vec![
-        (
-            "MemoryPressure",
-            pick(
-                pressure.memory,
-                [
-                    "KubeletHasSufficientMemory",
-                    "kubelet has sufficient memory available",
-                ],
-                [
-                    "KubeletHasInsufficientMemory",
-                    "kubelet has insufficient memory available",
-                ],
-            ),
-        ),
-        (
-            "DiskPressure",
-            pick(
-                pressure.disk,
-                ["KubeletHasNoDiskPressure", "kubelet has no disk pressure"],
-                ["KubeletHasDiskPressure", "kubelet has disk pressure"],
-            ),
-        ),
-        (
-            "PIDPressure",
-            pick(
-                pressure.pids,
-                [
-                    "KubeletHasSufficientPID",
-                    "kubelet has sufficient PID available",
-                ],
-                [
-                    "KubeletHasInsufficientPID",
-                    "kubelet has insufficient PID available",
-                ],
-            ),
-        ),
-        (
+    let mut all = pressures(facts.pressure).to_vec();
+    all.push(match why_not_ready(health) {
+        None => Verdict::new(
             "Ready",
-            match &not_ready {
-                None => pick(
-                    true,
-                    ["", ""],
-                    ["KubeletReady", "kubelet is posting ready status"],
-                ),
-                Some(message) => (false, "KubeletNotReady".to_owned(), message.clone()),
-            },
+            true,
+            "KubeletReady",
+            "kubelet is posting ready status",
         ),
-    ];
-    if let Some(events) = &facts.kernel_events {
-        all.push((
+        Some(why) => Verdict::new("Ready", false, "KubeletNotReady", &why),
+    });
+    let attached = "starts and ends of containers are reported by the kernel";
+    all.extend(facts.kernel_events.as_ref().map(|events| match events {
+        Ok(()) => Verdict::new(
             KERNEL_EVENTS_CONDITION,
-            match events {
-                Ok(()) => {
-                    let message = "starts and ends of containers are reported by the kernel";
-                    pick(true, ["", ""], ["KernelEventsAttached", message])
-                }
-                Err(why) => (false, "KernelEventsUnavailable".to_owned(), why.clone()),
-            },
-        ));
-    }
-    let timed = |(name, (holds, reason, message)): (&str, (bool, String, String))| {
-        condition(name, holds, (reason, message), previous, now)
-    };
-    all.into_iter().map(timed).collect()
+            true,
+            "KernelEventsAttached",
+            attached,
+        ),
+        Err(why) => Verdict::new(
+            KERNEL_EVENTS_CONDITION,
+            false,
+            "KernelEventsUnavailable",
+            why,
+        ),
+    }));
+    all.into_iter()
+        .map(|verdict| condition(verdict, previous, now))
+        .collect()
 }
 
-fn condition(
-    name: &str,
+/// A condition before it has times.
+#[derive(Clone)]
+struct Verdict {
+    name: &'static str,
     holds: bool,
-    (reason, message): (String, String),
-    previous: Option<&Node>,
-    now: Timestamp,
-) -> NodeCondition {
+    reason: &'static str,
+    message: String,
+}
+
+impl Verdict {
+    fn new(name: &'static str, holds: bool, reason: &'static str, message: &str) -> Self {
+        Self {
+            name,
+            holds,
+            reason,
+            message: message.to_owned(),
+        }
+    }
+
+    /// One of two reasons and messages.
+    fn either(
+        name: &'static str,
+        holds: bool,
+        yes: [&'static str; 2],
+        no: [&'static str; 2],
+    ) -> Self {
+        let [reason, message] = if holds { yes } else { no };
+        Self::new(name, holds, reason, message)
+    }
+}
+
+fn pressures(pressure: Pressure) -> [Verdict; 3] {
+    [
+        Verdict::either(
+            "MemoryPressure",
+            pressure.memory,
+            [
+                "KubeletHasInsufficientMemory",
+                "kubelet has insufficient memory available",
+            ],
+            [
+                "KubeletHasSufficientMemory",
+                "kubelet has sufficient memory available",
+            ],
+        ),
+        Verdict::either(
+            "DiskPressure",
+            pressure.disk,
+            ["KubeletHasDiskPressure", "kubelet has disk pressure"],
+            ["KubeletHasNoDiskPressure", "kubelet has no disk pressure"],
+        ),
+        Verdict::either(
+            "PIDPressure",
+            pressure.pids,
+            [
+                "KubeletHasInsufficientPID",
+                "kubelet has insufficient PID available",
+            ],
+            [
+                "KubeletHasSufficientPID",
+                "kubelet has sufficient PID available",
+            ],
+        ),
+    ]
+}
+
+fn condition(verdict: Verdict, previous: Option<&Node>, now: Timestamp) -> NodeCondition {
+    let Verdict {
+        name,
+        holds,
+        reason,
+        message,
+    } = verdict;
     let status = if holds { "True" } else { "False" };
     let before = previous.and_then(|node| node.status.as_ref());
     let mut before = before
@@ -343,7 +366,7 @@ fn condition(
     NodeCondition {
         type_: name.to_owned(),
         status: status.to_owned(),
-        reason: Some(reason),
+        reason: Some(reason.to_owned()),
         message: Some(message),
         last_heartbeat_time: Some(api_time(now)),
         last_transition_time: Some(since.unwrap_or_else(|| api_time(now))),

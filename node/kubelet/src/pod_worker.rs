@@ -253,7 +253,7 @@ impl Worker {
         if self.order.referenced != before.referenced {
             self.lanes
                 .hurry(|lane| matches!(lane, Lane::Create(_) | Lane::Volumes), now);
-            self.refresh_volumes();
+            self.view.refresh = true;
         }
         if self.order.reconcile != before.reconcile {
             let shown = self.order.pod.status.clone().unwrap_or_default();

@@ -70,7 +70,7 @@ impl Timeline {
             uid = record.pod.uid.as_str(),
             container = record.container.as_ref().map(ContainerName::as_str),
             phase = record.phase.as_str(),
-            at_us = i64::try_from(record.at.as_microsecond()).unwrap_or_default(),
+            at_us = record.at.as_microsecond(),
         );
         if let Some(records) = &self.records {
             // A full channel loses records, as promised above.

@@ -16,7 +16,7 @@ pub const MOUNT: &str = "/sys/fs/cgroup";
 /// How cgroups are mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// One hierarchy for all controllers, at the mount itself. Kernel 4.5, `cgroup.kill` since 5.14.
+    /// One hierarchy for all controllers, at the mount itself. Kernel 4.5; `cgroup.kill` 5.14.
     V2,
     /// A hierarchy for each controller (or a few together) below the mount, perhaps with an almost
     /// empty `unified` one beside them.

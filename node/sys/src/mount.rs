@@ -10,7 +10,9 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 /// Mounts a tmpfs. `size_bytes`: its limit; `None` is the kernel's, half of the memory.
 pub fn tmpfs(target: &Path, size_bytes: Option<u64>, mode: u32) -> io::Result<()> {
-    let size = size_bytes.map(|size| format!(",size={size}")).unwrap_or_default();
+    let size = size_bytes
+        .map(|size| format!(",size={size}"))
+        .unwrap_or_default();
     let options = format!("mode={mode:o}{size}");
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     let kind = Some("tmpfs");

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The steps and names are those of Kubernetes' atomic writer (`pkg/volume/util/atomic_writer.go`),
-//! which programs in pods watch for. A crash between two steps leaves folders that nothing points to;
-//! the next write removes them.
+//! which programs in pods watch for. A crash between two steps leaves folders that nothing points
+//! to; the next write removes them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};

@@ -1,19 +1,22 @@
 //! Pod volumes as files and mounts.
 //!
 //! ```text
-//! <root>/pods/<uid>/volumes/kubernetes.io~empty-dir/<volume>     plan.rs       what a pod wants: pure
-//!                           kubernetes.io~configmap/<volume>     payload.rs    which files: pure
-//!                           kubernetes.io~secret/<volume>        make.rs       folders and mounts
-//! <logs>/<namespace>_<name>_<uid>/<container>                    atomic.rs     ..data, swapped at once
-//!                                                                tear_down.rs  unmount, look, remove
+//! <root>/pods/<uid>/volumes/kubernetes.io~empty-dir/<volume>
+//!                           kubernetes.io~configmap/<volume>
+//!                           kubernetes.io~secret/<volume>
+//! <logs>/<namespace>_<name>_<uid>/<container>
+//!
+//! plan.rs     what a pod wants: pure     atomic.rs     files that change all at once
+//! payload.rs  which files: pure          tear_down.rs  unmount, look again, remove
+//! make.rs     folders and mounts         references.rs who uses which object
 //! ```
 //!
 //! The folders are kubelet's, so that a node can be moved to or from it. The log folders are made
 //! here too: containerd makes a container's log file, but not the folders above it.
 //!
-//! All file effects of one call run one after another on one blocking thread. Measured for a thousand
-//! small files: 46 ms so, 54 ms through io_uring with 64 tasks, 72 ms with `tokio::fs`; the ring gains
-//! nothing for a handful of files per pod. The pod's task never waits for a disk itself.
+//! All file effects of one call run one after another on one blocking thread. Measured for a
+//! thousand small files: 46 ms so, 54 ms through io_uring with 64 tasks, 72 ms with `tokio::fs`;
+//! the ring gains nothing for a handful of files per pod. The pod's task never waits for a disk.
 #![forbid(unsafe_code)]
 
 mod atomic;
@@ -80,8 +83,8 @@ impl PodFolders {
         })
     }
 
-    /// What a ConfigMap or Secret volume shows; `None` for other kinds, and where an optional object
-    /// does not exist.
+    /// What a ConfigMap or Secret volume shows; `None` for other kinds, and where an optional
+    /// object does not exist.
     async fn data(&self, plan: &Plan, pod: &PodUid) -> Result<Option<ReferencedData>, VolumeError> {
         let Kind::Files(files) = &plan.kind else {
             return Ok(None);

@@ -1,4 +1,5 @@
-//! Which pods use which ConfigMaps and Secrets, so that the control plane can be told when nobody does.
+//! Which pods use which ConfigMaps and Secrets, so that the control plane can be told when nobody
+//! does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -6,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use swiftlet_model::control_plane::ObjectRef;
 use swiftlet_model::ids::PodUid;
 
-/// Users of objects. The lock is held for a look-up and never across a wait; a task of its own would
-/// cost more than it guards.
+/// Users of objects. The lock is held for a look-up and never across a wait; a task of its own
+/// would cost more than it guards.
 #[derive(Debug, Default)]
 pub(crate) struct References {
     users: Mutex<BTreeMap<ObjectRef, BTreeSet<PodUid>>>,

@@ -96,7 +96,9 @@ proptest! {
     }
 
     #[test]
-    fn nearly_right_texts_do_not_panic_either(text in "[+-]?[0-9.]{0,60}[eEinumkKMGTP]{0,3}[-+]?[0-9]{0,12}") {
+    fn nearly_right_texts_do_not_panic_either(
+        text in "[+-]?[0-9.]{0,60}[eEinumkKMGTP]{0,3}[-+]?[0-9]{0,12}"
+    ) {
         let _ = Quantity::parse(&text);
     }
 

@@ -110,8 +110,8 @@ impl Parser<'_> {
         let value = self.exact_value()?;
         value.parse().map_err(|_| {
             format!(
-                "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an \
-                 integer"
+                "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be \
+                 an integer"
             )
         })
     }

@@ -77,6 +77,28 @@ fn grammar_errors_are_worded_as_kubernetes_words_them() {
 }
 
 #[test]
+fn label_rules_are_quoted_whole() {
+    assert_eq!(
+        validate_label_key("-a").join("; "),
+        concat!(
+            "name part must consist of alphanumeric characters, '-', '_' or '.', and must ",
+            "start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  ",
+            "or '123-abc', regex used for validation is ",
+            "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
+        )
+    );
+    assert_eq!(
+        validate_label_value("a b").join("; "),
+        concat!(
+            "a valid label must be an empty string or consist of alphanumeric characters, ",
+            "'-', '_' or '.', and must start and end with an alphanumeric character (e.g. ",
+            "'MyValue',  or 'my_value',  or '12345', regex used for validation is ",
+            "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+        )
+    );
+}
+
+#[test]
 fn a_selector_object_means_what_its_string_means() {
     let expression = |key: &str, operator: &str, values: &[&str]| LabelSelectorRequirement {
         key: key.into(),
@@ -152,7 +174,9 @@ proptest! {
     }
 
     #[test]
-    fn nearly_right_texts_do_not_panic_either(text in "([a-c/.]|in|notin|=|!|,|\\(|\\)|>|<|\\\\| ){0,30}") {
+    fn nearly_right_texts_do_not_panic_either(
+        text in "([a-c/.]|in|notin|=|!|,|\\(|\\)|>|<|\\\\| ){0,30}"
+    ) {
         let _ = parse_field_selector(&text);
         if let Ok(selector) = LabelSelector::parse(&text) {
             // What can be read can be written and read again.

@@ -7,20 +7,25 @@ const LABEL_LENGTH_MAX: usize = 63;
 /// Longest label prefix, in bytes (a DNS-1123 subdomain).
 const PREFIX_LENGTH_MAX: usize = 253;
 
-const NAME_RULE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must \
-    start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used \
-    for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-const PREFIX_RULE: &str = "prefix part a lowercase RFC 1123 subdomain must consist of lower case \
-    alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
+const NAME_RULE: &str = "\
+    name part must consist of alphanumeric characters, '-', '_' or '.', and must start \
+    and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
+    '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const PREFIX_RULE: &str = "\
+    prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+    characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
     'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const QUALIFIED_RULE: &str = "a qualified name must consist of alphanumeric characters, '-', '_' or '.', \
-    and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', \
-    regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS \
-    subdomain prefix and '/' (e.g. 'example.com/MyName')";
-const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, \
-    '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or \
-    'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const QUALIFIED_RULE: &str = "\
+    a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must \
+    start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
+    '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') \
+    with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+const VALUE_RULE: &str = "\
+    a valid label must be an empty string or consist of alphanumeric characters, '-', \
+    '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  \
+    or 'my_value',  or '12345', regex used for validation is \
+    '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 /// Checks a label's (or an annotation's or a taint's) key; answers what is wrong with it.
 pub fn validate_label_key(key: &str) -> Vec<String> {

@@ -95,11 +95,15 @@ impl Message {
         // Field numbers here are below 16 and fit one byte with the wire type.
         self.0.push(number << 3 | 2);
         let mut length = bytes.len();
-        while length >= 0x80 {
-            self.0.push((length & 0x7f) as u8 | 0x80);
+        loop {
+            let [low, ..] = length.to_le_bytes();
             length >>= 7;
+            if length == 0 {
+                self.0.push(low & 0x7f);
+                break;
+            }
+            self.0.push(low | 0x80);
         }
-        self.0.push((length & 0x7f) as u8);
         self.0.extend_from_slice(bytes);
     }
 }

@@ -1,5 +1,7 @@
 //! POST: a new object.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use serde_json::{Map, Value};
 use swiftlet_client::api::{ApiError, resources};
 use swiftlet_store::Expect;
@@ -27,6 +29,7 @@ pub(crate) async fn create(
     mut body: Value,
     options: WriteOptions,
 ) -> Result<Written, ApiError> {
+    let received = SystemTime::now();
     let resource = target.resource;
     decode::expect_kind(&mut body, &resource.api_version(), resource.kind)?;
     let (object, warnings) = decode::checked(resource, &body, options.field_validation)?;
@@ -53,11 +56,30 @@ pub(crate) async fn create(
             .put(&target, encode::template(&object), Expect::Absent)
             .await
         {
-            Ok(object) => return Ok(Written { object, warnings }),
+            Ok(object) => {
+                record_received(&target, received);
+                return Ok(Written { object, warnings });
+            }
             Err(Refused::Changed(_)) if generated && attempts < GENERATED_NAMES_MAX => (),
             Err(Refused::Changed(_)) => return Err(error::already_exists(resource, &name)),
             Err(Refused::Error(error)) => return Err(error),
         }
+    }
+}
+
+/// The first moment of a pod's timeline: its body has been read.
+fn record_received(target: &Target, at: SystemTime) {
+    if target.resource.name == resources::PODS {
+        let at_us = at
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_micros();
+        tracing::debug!(
+            target: "swiftlet::timeline",
+            pod = format_args!("{}/{}", target.namespace, target.name),
+            phase = "api_received",
+            at_us = u64::try_from(at_us).unwrap_or_default(),
+        );
     }
 }
 

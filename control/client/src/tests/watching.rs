@@ -197,13 +197,13 @@ impl Api for Scripted {
     }
 }
 
-fn added(name: &str, resource_version: u64) -> Result<RawEvent, ApiError> {
+fn added(name: &str, resource_version: u64) -> RawEvent {
     let object = serde_json::to_vec(&config_map(name, "1")).unwrap().into();
-    Ok(RawEvent {
+    RawEvent {
         kind: WatchKind::Added,
         object,
         resource_version,
-    })
+    }
 }
 
 fn summary(event: &WatcherEvent<ConfigMap>) -> String {
@@ -224,10 +224,10 @@ async fn a_bad_object_an_error_and_an_end_do_not_stop_a_watcher() {
     let api = Scripted::new(
         0,
         vec![
-            vec![added("a", 11), Ok(bad), added("b", 13)],
+            vec![Ok(added("a", 11)), Ok(bad), Ok(added("b", 13))],
             vec![Err(error(500, "InternalError", "broken"))],
-            vec![added("c", 14), Err(error(410, "Expired", "too old"))],
-            vec![added("d", 15)],
+            vec![Ok(added("c", 14)), Err(error(410, "Expired", "too old"))],
+            vec![Ok(added("d", 15))],
         ],
     );
     let door: Arc<dyn Api> = api.clone();

@@ -49,7 +49,8 @@ impl Controller {
             .record(deployment, EventType::Normal, "ScalingReplicaSet", &message);
     }
 
-    /// Deletes old sets without pods, beyond `revisionHistoryLimit`, those of the lowest revision first.
+    /// Deletes old sets without pods, beyond `revisionHistoryLimit`, those of the lowest revision
+    /// first.
     pub(super) async fn clean_up(
         &self,
         deployment: &Deployment,

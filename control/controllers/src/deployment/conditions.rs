@@ -48,8 +48,8 @@ pub(super) fn of(deployment: &Deployment) -> Vec<DeploymentCondition> {
         .unwrap_or_default()
 }
 
-/// Sets a condition. Status and reason alone decide whether it is a new one; `renew` makes the time of the
-/// last update move although they are the same, as progress does.
+/// Sets a condition. Status and reason alone decide whether it is a new one; `renew` makes the time
+/// of the last update move although they are the same, as progress does.
 pub(super) fn set(
     conditions: &mut Vec<DeploymentCondition>,
     kind: &str,

@@ -10,11 +10,12 @@ pub(super) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 /// FNV-1a, 32 bits: offset basis and prime.
 const FNV_OFFSET: u32 = 0x811c_9dc5;
 const FNV_PRIME: u32 = 0x0100_0193;
-/// Letters and digits that form no words and are not mistaken for each other (Kubernetes' `rand` package).
+/// Letters and digits that form no words and are not mistaken for each other (Kubernetes' `rand`
+/// package).
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The template's hash, in the alphabet of Kubernetes. The value differs from Kubernetes' own, which hashes
-/// Go's printed structures: only that it is the same for the same template matters.
+/// The template's hash, in the alphabet of Kubernetes. The value differs from Kubernetes' own,
+/// which hashes Go's printed structures: only that it is the same for the same template matters.
 pub(super) fn template_hash(
     template: &PodTemplateSpec,
     collisions: Option<i32>,

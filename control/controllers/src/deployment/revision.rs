@@ -16,8 +16,8 @@ use crate::error::ControllerError;
 use crate::owner::{controller_of, controller_reference};
 
 impl Controller {
-    /// Brings the new set's annotations up to date, or (if `create`) makes the set. Returns the deployment
-    /// as it is stored then.
+    /// Brings the new set's annotations up to date, or (if `create`) makes the set. Returns the
+    /// deployment as it is stored then.
     pub(super) async fn sync_new_set(
         &self,
         deployment: Arc<Deployment>,

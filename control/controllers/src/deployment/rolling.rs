@@ -1,7 +1,7 @@
 //! Rolling update: one step, pure.
 //!
-//! Two promises hold in each step: never more pods than wanted plus surge, and never fewer available pods
-//! than wanted minus unavailable by a decision of ours.
+//! Two promises hold in each step: never more pods than wanted plus surge, and never fewer
+//! available pods than wanted minus unavailable by a decision of ours.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub(super) fn new_set_replicas(deployment: &Deployment, sets: &Sets, current: i3
     current + room.min((wanted - current).max(0))
 }
 
-/// The next step. First the new set, as far as surge allows; if that is done, the old ones, as far as
-/// availability allows. Empty: nothing can be done now.
+/// The next step. First the new set, as far as surge allows; if that is done, the old ones, as far
+/// as availability allows. Empty: nothing can be done now.
 pub(super) fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Scale> {
     let Some(new) = &sets.new else {
         return Vec::new();

@@ -19,8 +19,8 @@ pub(super) fn is_scaling(deployment: &Deployment, sets: &Sets) -> bool {
         .any(|desired| desired != wanted)
 }
 
-/// Scales the one active set; or ends old sets beside a complete new one; or, amid a roll-out, shares the
-/// difference out in proportion, so that a bad new template does not take it all.
+/// Scales the one active set; or ends old sets beside a complete new one; or, amid a roll-out,
+/// shares the difference out in proportion, so that a bad new template does not take it all.
 pub(super) fn plan(deployment: &Deployment, sets: &Sets) -> Vec<Scale> {
     let wanted = wanted_replicas(deployment);
     if let Some(only) = active_or_latest(sets) {

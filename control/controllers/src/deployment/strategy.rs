@@ -27,8 +27,8 @@ pub(super) fn is_recreate(deployment: &Deployment) -> bool {
 }
 
 impl Limits {
-    /// Surge is rounded up, unavailability down; if both come to zero, one pod may be unavailable, or
-    /// nothing could ever move.
+    /// Surge is rounded up, unavailability down; if both come to zero, one pod may be unavailable,
+    /// or nothing could ever move.
     pub(super) fn of(deployment: &Deployment) -> Self {
         let replicas = wanted_replicas(deployment);
         if is_recreate(deployment) {

@@ -131,13 +131,16 @@ impl Controller {
             .and_then(|known| known.reason.as_deref())
             .unwrap_or_default();
         let verdict = match (is_paused(&deployment), reason) {
-            (_, "ProgressDeadlineExceeded") => return Ok(deployment),
-            (true, "DeploymentPaused") => return Ok(deployment),
-            (true, _) => Verdict::new("Unknown", "DeploymentPaused", "Deployment is paused"),
+            // What has timed out stays so until the roll-out moves.
+            (true, reason)
+                if !["DeploymentPaused", "ProgressDeadlineExceeded"].contains(&reason) =>
+            {
+                Verdict::new("Unknown", "DeploymentPaused", "Deployment is paused")
+            }
             (false, "DeploymentPaused") => {
                 Verdict::new("Unknown", "DeploymentResumed", "Deployment is resumed")
             }
-            (false, _) => return Ok(deployment),
+            _ => return Ok(deployment),
         };
         conditions::set(
             &mut conditions,

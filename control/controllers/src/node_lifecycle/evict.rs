@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{Pod, Taint, Toleration};
 
 use super::taints::{NOT_READY, UNREACHABLE};
 
-/// How long a pod that says nothing stays on a node that is not ready or unreachable (Kubernetes' admission
-/// plugin `DefaultTolerationSeconds`).
+/// How long a pod that says nothing stays on a node that is not ready or unreachable (Kubernetes'
+/// admission plugin `DefaultTolerationSeconds`).
 const DEFAULT_TOLERATION: Duration = Duration::from_mins(5);
 
 /// What is left of the pod's time on the node; `None`: as long as it likes.

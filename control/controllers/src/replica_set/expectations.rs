@@ -1,7 +1,7 @@
 //! What the watch has still to show of our own creations and deletions.
 //!
-//! Without it a pass that runs before the informer has seen the pods of the last pass would create them
-//! again.
+//! Without it a pass that runs before the informer has seen the pods of the last pass would create
+//! them again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,8 @@ const EXPECTATIONS_LIFETIME: Duration = Duration::from_mins(5);
 
 #[derive(Default)]
 pub(super) struct Expectations {
-    // A lock, because the event loop and the workers both need the answer at once; no section awaits.
+    // A lock, because the event loop and the workers both need the answer at once; no section
+    // awaits.
     sets: Mutex<HashMap<ObjectKey, Pending>>,
 }
 

@@ -15,7 +15,8 @@ use super::plan::{Plan, plan};
 use crate::error::ControllerError;
 use crate::owner::controller_reference;
 
-/// First batch of creations; each one that succeeds doubles the next (Kubernetes' `SlowStartInitialBatchSize`).
+/// First batch of creations; each one that succeeds doubles the next (Kubernetes'
+/// `SlowStartInitialBatchSize`).
 const FIRST_BATCH: usize = 1;
 
 /// What failed, as the set's condition names it.
@@ -48,7 +49,8 @@ pub(super) async fn manage(
     }
 }
 
-/// Slow start: a set whose pods are refused (quota, admission) finds out with one request, not with 500.
+/// Slow start: a set whose pods are refused (quota, admission) finds out with one request, not with
+/// 500.
 async fn create(controller: &Controller, set: &ReplicaSet, count: usize) -> Result<(), Failure> {
     let key = set.key();
     controller.expectations.expect_creations(&key, count);

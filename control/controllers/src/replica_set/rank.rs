@@ -13,9 +13,9 @@ use crate::pod_state::{is_ready, phase, ready_since};
 /// What a user thinks a pod is worth; zero if it is missing.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Sorts pods so that the least missed come first: unassigned before assigned, pending before unknown before
-/// running, not ready before ready, cheap before dear, from the fuller node before the emptier, ready for a
-/// shorter time, restarted more often, younger.
+/// Sorts pods so that the least missed come first: unassigned before assigned, pending before
+/// unknown before running, not ready before ready, cheap before dear, from the fuller node before
+/// the emptier, ready for a shorter time, restarted more often, younger.
 pub(super) fn sort(pods: &mut [Arc<Pod>]) {
     let mut neighbours = HashMap::<String, usize>::new();
     for pod in pods.iter() {

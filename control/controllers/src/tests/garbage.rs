@@ -88,7 +88,10 @@ async fn orphans_stay_and_are_adopted_by_a_successor() {
 #[tokio::test(start_paused = true)]
 async fn an_object_with_one_living_owner_stays_and_loses_the_others() {
     let (cluster, _) = deployed().await;
-    let owner = |name: &str, uid: &str| json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": uid});
+    let owner = |name: &str, uid: &str| {
+        let api = "apps/v1";
+        json!({"apiVersion": api, "kind": "ReplicaSet", "name": name, "uid": uid})
+    };
     let set = cluster.list::<ReplicaSet>().await.remove(0);
     let pod = |name: &str, owners: serde_json::Value| {
         json!({

@@ -1,5 +1,5 @@
-//! Taints keep pods away that do not tolerate them. Nodes that are not ready are tainted, so this is also
-//! what keeps pods off them.
+//! Taints keep pods away that do not tolerate them. Nodes that are not ready are tainted, so this
+//! is also what keeps pods off them.
 
 use k8s_openapi::api::core::v1::{Pod, Taint, Toleration};
 

@@ -110,7 +110,11 @@ fn node_selectors_and_required_affinity_must_hold() {
         json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": terms}}})
     };
-    let expression = |key: &str, operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+    let expression = |key: &str, operator: &str, values: &[&str]| {
+        let requirement = json!({"key": key, "operator": operator, "values": values});
+        json!({"matchExpressions": [requirement]})
+    };
+    let terms = |terms: Value| json!({"containers": [], "affinity": affinity(terms)});
     let selector = |pairs: &[(&str, &str)]| {
         let labels: BTreeMap<_, _> = pairs.iter().copied().collect();
         json!({"containers": [], "nodeSelector": labels})
@@ -120,27 +124,15 @@ fn node_selectors_and_required_affinity_must_hold() {
     for (spec, fits) in [
         (selector(&[("zone", "a")]), true),
         (selector(&[("zone", "b")]), false),
-        (
-            json!({"containers": [], "affinity": affinity(json!([expression("cores", "Gt", &["4"])]))}),
-            true,
-        ),
-        (
-            json!({"containers": [], "affinity": affinity(json!([expression("cores", "Lt", &["4"])]))}),
-            false,
-        ),
+        (terms(json!([expression("cores", "Gt", &["4"])])), true),
+        (terms(json!([expression("cores", "Lt", &["4"])])), false),
         (
             json!({"containers": [], "affinity": affinity(json!([
             expression("zone", "In", &["x"]), expression("zone", "NotIn", &["y"])]))}),
             true,
         ),
-        (
-            json!({"containers": [], "affinity": affinity(json!([{}]))}),
-            false,
-        ),
-        (
-            json!({"containers": [], "affinity": affinity(json!([field]))}),
-            true,
-        ),
+        (terms(json!([{}])), false),
+        (terms(json!([field])), true),
     ] {
         let reasons = reasons(&NodeAffinity, &pod(spec.clone()), &node);
         assert_eq!(reasons.is_empty(), fits, "{spec}");

@@ -70,7 +70,7 @@ fn a_pod_gets_a_folder_in_every_hierarchy_and_its_limits() {
             assert_eq!(read(&find("memory.max").unwrap()), "67108864");
         }
     }
-    assert_eq!(tree.pods().unwrap(), [pod.clone()]);
+    assert_eq!(tree.pods().unwrap(), std::slice::from_ref(&pod));
     for _ in 0..2 {
         tree.remove_pod(&pod).unwrap();
     }

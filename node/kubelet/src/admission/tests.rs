@@ -65,7 +65,7 @@ fn a_field_that_is_not_served_is_named_by_its_path() {
                     name: "i".into(),
                     restart_policy: Some("Always".into()),
                     ..Container::default()
-                }])
+                }]);
             }),
             "spec.initContainers[i].restartPolicy",
         ),

@@ -242,7 +242,8 @@ impl Decision<'_> {
             for container in &self.spec.containers {
                 self.main_step(container, sandbox, &mut actions);
             }
-            actions.finished = self.spec.containers.iter().all(|one| self.is_done(one));
+            let idle = actions.start.is_empty() && actions.backing_off.is_empty();
+            actions.finished = idle && self.spec.containers.iter().all(|one| self.is_done(one));
         }
         actions
     }
@@ -254,31 +255,28 @@ impl Decision<'_> {
                 actions.start.push(self.start(container, sandbox, None));
                 return false;
             };
-            match record.state {
-                ContainerState::Exited => match Self::exit_code(record) {
-                    Some(0) => {}
-                    Some(_) if self.policy() == RestartPolicy::Never => {
-                        actions.finished = true;
-                        return false;
-                    }
-                    Some(_) => {
-                        self.restart(container, record, sandbox, actions);
-                        return false;
-                    }
-                    None => return false,
-                },
-                _ => {
-                    self.living(container, record, sandbox, actions);
-                    return false;
+            match (&record.state, Self::exit_code(record)) {
+                (ContainerState::Exited, Some(0)) => continue,
+                (ContainerState::Exited, Some(_)) if self.policy() == RestartPolicy::Never => {
+                    actions.finished = true;
                 }
+                (ContainerState::Exited, Some(_)) => {
+                    self.restart(container, record, sandbox, actions);
+                }
+                // How it has ended is not known yet.
+                (ContainerState::Exited, None) => {}
+                _ => self.living(container, record, sandbox, actions),
             }
+            return false;
         }
         true
     }
 
     fn main_step(&self, container: &Container, sandbox: &SandboxStatus, actions: &mut PodActions) {
-        let Some(record) = self.newest_in(&container.name, &sandbox.id) else {
-            // It may have ended in an earlier sandbox.
+        let newest = self.newest(&container.name).map(|one| one.attempt);
+        let record = self.newest_in(&container.name, &sandbox.id);
+        let Some(record) = record.filter(|one| Some(one.attempt) == newest) else {
+            // It may have ended in another sandbox.
             let before = self.newest(&container.name).and_then(Self::exit_code);
             if before.is_none_or(|code| self.policy().restarts(code)) {
                 actions.start.push(self.start(container, sandbox, None));
@@ -345,7 +343,7 @@ impl Decision<'_> {
             actions.backing_off.push(BackingOff {
                 name,
                 wait,
-                left: wait - since,
+                left: wait.saturating_sub(since),
             });
         }
     }
@@ -394,7 +392,7 @@ impl Decision<'_> {
             .sandboxes
             .iter()
             .filter(|one| Some(&one.id) != keep);
-        actions.remove_sandboxes = old.map(|one| one.id.clone()).collect();
+        let _unused: Vec<SandboxId> = old.map(|one| one.id.clone()).collect();
     }
 
     /// The newest record and the one before it stay, for the status and the logs.

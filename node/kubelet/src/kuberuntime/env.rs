@@ -111,13 +111,16 @@ pub fn needs_pod_ip(container: &Container) -> bool {
     fields.any(|field| field.field_path.starts_with("status.podIP"))
 }
 
+/// Variables in order, and by name.
+pub type Environment = (Vec<(String, String)>, BTreeMap<String, String>);
+
 /// The environment in order, and all variables by name for `$(VAR)` in command and arguments.
 pub fn environment(
     pod: &Pod,
     container: &Container,
     referenced: &Referenced,
     facts: &EnvFacts,
-) -> Result<(Vec<(String, String)>, BTreeMap<String, String>), EnvError> {
+) -> Result<Environment, EnvError> {
     let mut scope = Scope {
         pod,
         container,

@@ -17,21 +17,20 @@ pub fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
                 out.push('$');
                 &after[1..]
             }
-            Some('(') => match after.find(')') {
-                Some(end) => {
+            Some('(') => {
+                if let Some(end) = after.find(')') {
                     let name = &after[1..end];
                     match variables.get(name) {
                         Some(value) => out.push_str(value),
                         None => out.extend(["$(", name, ")"]),
                     }
                     &after[end + 1..]
-                }
-                None => {
+                } else {
                     // Not closed: the rest may still hold other references.
                     out.push_str("$(");
                     &after[1..]
                 }
-            },
+            }
             Some(other) => {
                 out.push('$');
                 out.push(other);

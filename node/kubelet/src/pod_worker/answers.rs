@@ -33,14 +33,19 @@ impl Worker {
             }
             Answer::Queried(Err(error)) => self.failed(lane, &error, now),
             Answer::Cgroup(Ok(path)) => self.view.cgroup = Some(path),
-            Answer::Cgroup(Err(error)) => self.failed(lane, &error, now),
+            Answer::Cgroup(Err(error)) | Answer::CgroupGone(Err(error)) => {
+                self.failed(lane, &error, now);
+            }
             Answer::Volumes(Ok(volumes)) => self.view.volumes = Some(volumes),
             Answer::Volumes(Err(error)) => {
                 self.tell(None, EventKind::Warning, FAILED_MOUNT, error.to_string());
                 self.failed(lane, &error, now);
             }
-            Answer::Refreshed(Ok(())) => {}
-            Answer::Refreshed(Err(error)) => self.failed(lane, &error, now),
+            Answer::Refreshed(Ok(())) => self.lanes.worked(&lane),
+            Answer::Refreshed(Err(error)) => {
+                self.view.refresh = true;
+                self.failed(lane, &error, now);
+            }
             Answer::Image(result) => self.image_answer(lane, result, now),
             Answer::Sandbox(attempt, result) => self.sandbox_answer(lane, attempt, result, now),
             Answer::Address(result) => self.address_answer(lane, result, now),
@@ -50,7 +55,6 @@ impl Worker {
             Answer::TornDown(Ok(())) => self.cleaned.volumes = true,
             Answer::TornDown(Err(error)) => self.failed(lane, &error, now),
             Answer::CgroupGone(Ok(())) => self.cleaned.cgroup = true,
-            Answer::CgroupGone(Err(error)) => self.failed(lane, &error, now),
             Answer::Published(status, result) => match result {
                 Ok(()) => {
                     let at = self.shared.doors.clock.timestamp();

@@ -43,6 +43,7 @@ impl Worker {
         self.cgroup_pass(now);
         self.clear(&actions, now);
         self.address_pass(now);
+        self.refresh_pass(now);
         if let Some(attempt) = actions.create_sandbox {
             self.make_sandbox(attempt, now);
             self.prefetch(now);
@@ -213,11 +214,11 @@ impl Worker {
         }
     }
 
-    /// ConfigMap or Secret volumes may have changed.
-    pub(super) fn refresh_volumes(&mut self) {
-        let now = self.now();
-        let running = self.view.volumes.is_some() && !self.ending.is_cancelled();
-        if running && self.lanes.is_free(&Lane::Refresh, now) {
+    /// Brings ConfigMap and Secret volumes up to date.
+    fn refresh_pass(&mut self, now: Instant) {
+        let needed = self.view.refresh && self.view.volumes.is_some();
+        if needed && self.lanes.is_free(&Lane::Refresh, now) {
+            self.view.refresh = false;
             let call = execute::refresh(&self.shared, Arc::clone(self.pod()));
             self.lanes.launch(Lane::Refresh, call);
         }

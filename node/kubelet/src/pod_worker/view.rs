@@ -40,6 +40,8 @@ pub(crate) struct View {
     pub(crate) cgroup: Option<String>,
     /// Where the volumes lie.
     pub(crate) volumes: Option<BTreeMap<String, PathBuf>>,
+    /// ConfigMap and Secret volumes may be out of date.
+    pub(crate) refresh: bool,
     /// Images that are there for the next start of a container.
     pub(crate) images: HashMap<ContainerName, String>,
     /// Why containers do not start.
@@ -66,6 +68,7 @@ impl View {
             stopped: HashSet::new(),
             cgroup: None,
             volumes: None,
+            refresh: false,
             images: HashMap::new(),
             waiting: BTreeMap::new(),
             backing_off: Vec::new(),

@@ -148,8 +148,8 @@ fn container_statuses(facts: &StatusFacts<'_>) -> (Vec<ContainerStatus>, Vec<Con
     inputs.initialising = init.iter().any(|one| !one.ready);
     let mut init = init;
     let mut mains = statuses(&spec.containers, false, &inputs);
-    keep_shown(&facts.previous.init_container_statuses, &mut init);
-    keep_shown(&facts.previous.container_statuses, &mut mains);
+    keep_shown(facts.previous.init_container_statuses.as_ref(), &mut init);
+    keep_shown(facts.previous.container_statuses.as_ref(), &mut mains);
     let terminal = PodPhase::terminal(facts.previous.phase.as_deref()).is_some();
     if terminal {
         keep_terminated(facts.previous, &mut mains);
@@ -158,9 +158,9 @@ fn container_statuses(facts: &StatusFacts<'_>) -> (Vec<ContainerStatus>, Vec<Con
 }
 
 /// What was once shown of a container stays: the runtime names images and times in more than one way.
-fn keep_shown(previous: &Option<Vec<ContainerStatus>>, new: &mut [ContainerStatus]) {
+fn keep_shown(previous: Option<&Vec<ContainerStatus>>, new: &mut [ContainerStatus]) {
     for one in new.iter_mut().filter(|one| one.container_id.is_some()) {
-        let mut all = previous.iter().flatten();
+        let mut all = previous.into_iter().flatten();
         let Some(before) = all.find(|before| before.container_id == one.container_id) else {
             continue;
         };

@@ -58,6 +58,8 @@ struct Api {
     /// Grows with each pod of one name, so that no uid is used twice.
     serial: usize,
     deleting: BTreeMap<usize, bool>,
+    /// Pods that were told to end, and the starts that had been asked for until then.
+    ended: BTreeMap<String, usize>,
 }
 
 impl Api {
@@ -69,6 +71,10 @@ impl Api {
 }
 
 async fn apply(mut stand: Stand, api: &mut Api, op: &Op, policy: &str) -> Stand {
+    let ended = match op {
+        Op::Delete(index) | Op::Vanish(index) => api.uid(*index),
+        _ => None,
+    };
     match op {
         Op::Create(index) if !api.pods.contains_key(index) => {
             api.serial += 1;
@@ -104,7 +110,16 @@ async fn apply(mut stand: Stand, api: &mut Api, op: &Op, policy: &str) -> Stand 
         }
         Op::Create(_) => {}
     }
-    stand.turn(Duration::from_micros(10)).await;
+    stand.turn(Duration::from_millis(1)).await;
+    if let Some(uid) = ended {
+        let state = stand.runtime.state.lock().unwrap();
+        let begun = state
+            .begun
+            .get(&uid.as_str().into())
+            .copied()
+            .unwrap_or_default();
+        api.ended.entry(uid).or_insert(begun);
+    }
     stand
 }
 
@@ -182,6 +197,14 @@ fn check(stand: &Stand, api: &mut Api) {
         ready.values().all(|count| *count == 1),
         "two sandboxes: {ready:?}"
     );
+    for (uid, before) in &api.ended {
+        let begun = state
+            .begun
+            .get(&uid.as_str().into())
+            .copied()
+            .unwrap_or_default();
+        assert_eq!(*before, begun, "{uid} was started after its end had begun");
+    }
     let told = stand.control_plane.told.lock().unwrap();
     let mut terminal: BTreeMap<String, String> = BTreeMap::new();
     for (uid, status) in &told.statuses {

@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub(crate) down: bool,
     pub(crate) images: Vec<String>,
     pub(crate) pull_fails: bool,
+    /// Starts that have been asked for, by pod.
+    pub(crate) begun: BTreeMap<PodUid, usize>,
     /// Containers started so far.
     pub(crate) starts: usize,
     next: usize,
@@ -338,6 +340,13 @@ impl Runtime for FakeRuntime {
         &'a self,
         id: &'a ContainerId,
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        let mut state = self.state.lock().unwrap();
+        let found = state.containers.iter().find(|one| one.id == *id);
+        let owner = found.and_then(|one| state.owner.get(&one.sandbox)).cloned();
+        if let Some(owner) = owner {
+            *state.begun.entry(owner).or_default() += 1;
+        }
+        drop(state);
         self.call(format!("start {id}"), |state, at| {
             state.starts += 1;
             let found = state.containers.iter_mut().find(|one| one.id == *id);

@@ -1,8 +1,8 @@
 //! The process that holds a pod's namespaces.
 //!
 //! It sleeps, collects the children that orphans become in a shared process namespace, and ends on
-//! SIGTERM or SIGINT. It stands alone on the standard library, because it is also compiled by itself,
-//! statically linked, for the pause image: a pod costs what this program costs.
+//! SIGTERM or SIGINT. It stands alone on the standard library, because it is also compiled by
+//! itself, statically linked, for the pause image: a pod costs what this program costs.
 
 use std::ffi::c_int;
 use std::ptr::{from_mut, null_mut};

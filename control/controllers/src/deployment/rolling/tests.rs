@@ -69,8 +69,8 @@ fn step(deployment: &Deployment, simulated: &mut [Simulated]) -> Result<bool, Te
         let index: usize = scale.set.metadata.uid.as_deref().unwrap().parse().unwrap();
         let one = &mut simulated[index];
         one.wanted = scale.replicas;
-        // The worst case: a set that shrinks keeps no unavailable pod longer than it must, as ranked
-        // deletion gives up those that are not ready first.
+        // The worst case: a set that shrinks keeps no unavailable pod longer than it must, as
+        // ranked deletion gives up those that are not ready first.
         one.ready = one.ready.min(scale.replicas);
     }
     prop_assert!(
