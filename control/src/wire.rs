@@ -1,6 +1,7 @@
 //! Builds the control plane top to bottom and runs it until a signal.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use swiftlet_api::pki::Pki;
@@ -22,13 +23,16 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Path below which the node link is served.
 const LINK_PATH: &str = "/swiftlet.v1.NodeLink/";
 
+/// How long requests and controllers may take to end after a signal.
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+
 /// Runs the control plane.
 pub(crate) async fn run(options: &ControlOptions) -> Result<()> {
     let store = open_store(options).await?;
     let api = ApiServer::new(store.clone(), ApiOptions::default());
     api.bootstrap().await.context("cannot create the first namespaces")?;
-    let server = bind(options, &api).await?;
     let shutdown = CancellationToken::new();
+    let server = bind(options, &api, shutdown.clone()).await?;
     let mut tasks = JoinSet::new();
     let scheduler = internal(&api, "system:kube-scheduler");
     tasks.spawn(swiftlet_scheduler::run(scheduler, shutdown.clone()));
@@ -45,7 +49,10 @@ pub(crate) async fn run(options: &ControlOptions) -> Result<()> {
     tracing::info!("shutting down");
     shutdown.cancel();
     api.stop_watches();
-    while tasks.join_next().await.is_some() {}
+    let drained = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN_LIMIT, drained).await.is_err() {
+        tracing::warn!("some tasks did not end in time");
+    }
     store.shutdown().await;
     Ok(())
 }
@@ -66,7 +73,11 @@ async fn open_store(options: &ControlOptions) -> Result<Store> {
 }
 
 /// Listens, with the link mounted, and writes the admin's kubeconfig.
-async fn bind(options: &ControlOptions, api: &ApiServer) -> Result<Server> {
+async fn bind(
+    options: &ControlOptions,
+    api: &ApiServer,
+    shutdown: CancellationToken,
+) -> Result<Server> {
     let pki = Pki::open(&options.data_dir)
         .with_context(|| format!("no authority in {}", options.data_dir.display()))?;
     let mut names = options.tls_san.clone();
@@ -79,7 +90,7 @@ async fn bind(options: &ControlOptions, api: &ApiServer) -> Result<Server> {
     let server = Server::bind(api.clone(), server)
         .await
         .with_context(|| format!("cannot listen on {}", options.listen))?;
-    let link = LinkServer::start(internal(api, "system:swiftlet-link"), VERSION);
+    let link = LinkServer::start(internal(api, "system:swiftlet-link"), VERSION, shutdown);
     let server = server.mount(Mount::new(LINK_PATH, link.into_service()));
     let (url, admin) = (server_url(server.address()), pki.admin()?);
     let path = options.data_dir.join("admin.kubeconfig");

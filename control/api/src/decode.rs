@@ -17,11 +17,9 @@ pub(crate) fn body(bytes: &[u8], encoding: Encoding, kind: &str) -> Result<Value
         Encoding::Yaml => std::str::from_utf8(bytes)
             .map_err(|error| error.to_string())
             .and_then(|text| serde_saphyr::from_str(text).map_err(|error| error.to_string())),
-        Encoding::Protobuf => match protobuf::decode(bytes, kind) {
-            Ok(value) => Ok(value),
-            Err(error @ ProtobufError::Malformed) => Err(error.to_string()),
-            Err(error) => return Err(error::unsupported_media_type(error.to_string())),
-        },
+        Encoding::Protobuf => {
+            return protobuf::decode(bytes, kind).map_err(|why| not_protobuf(kind, &why));
+        }
     };
     match value {
         Ok(value @ Value::Object(_)) => Ok(value),
@@ -32,6 +30,19 @@ pub(crate) fn body(bytes: &[u8], encoding: Encoding, kind: &str) -> Result<Value
             "couldn't get version/kind; json parse error: {why}"
         ))),
     }
+}
+
+fn not_protobuf(kind: &str, why: &ProtobufError) -> ApiError {
+    error::bad_request(match why {
+        ProtobufError::UnknownKind {
+            kind: found,
+            api_version,
+        } => format!(
+            "{found} in version \"{version}\" cannot be handled as a {kind}: {why}",
+            version = short_version(api_version)
+        ),
+        _ => format!("the object provided is unrecognized (must be of type {kind}): {why}"),
+    })
 }
 
 /// Checks that a value is an object of a kind, and says so in it where the client did not.

@@ -39,8 +39,11 @@ pub(crate) struct Accepted {
     pub(crate) form: Form,
 }
 
-/// Served media types, as an error names them.
+/// Media types of answers, as an error names them.
 const SERVED: &str = "application/json, application/yaml";
+
+/// The media type of bodies in protobuf.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Reads the `Accept` header.
 pub(crate) fn accept(headers: &HeaderMap) -> Result<Accepted, ApiError> {
@@ -97,10 +100,10 @@ pub(crate) fn body_encoding(headers: &HeaderMap) -> Result<Encoding, ApiError> {
         // A client that names none sends JSON.
         "" | "application/json" => Ok(Encoding::Json),
         "application/yaml" => Ok(Encoding::Yaml),
-        "application/vnd.kubernetes.protobuf" => Ok(Encoding::Protobuf),
+        PROTOBUF => Ok(Encoding::Protobuf),
         other => Err(error::unsupported_media_type(format!(
             "the body of the request was in an unknown format ({other}) - accepted media types \
-             include: {SERVED}"
+             include: {SERVED}, {PROTOBUF}"
         ))),
     }
 }

@@ -1,243 +1,122 @@
 //! Objects in protobuf, which newer clients send even to servers that answer in JSON.
 //!
-//! The body is the four bytes `k8s\0` and a `runtime.Unknown` message: type, then the encoded object.
-//! It is turned into the JSON that the same client would have sent, by a table of field numbers. A
-//! field that is not in the table is refused, never dropped.
+//! A body is four bytes and a `runtime.Unknown` message: the object's type and the encoded object.
+//! [`decode`] turns it into the JSON that the same client would have sent, by a table of field
+//! numbers, so that nothing behind it has to know. Fields that are not in the table are skipped, as
+//! Kubernetes does: newer clients write theirs even when they are not set.
 
+mod message;
 mod schema;
 mod wire;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use schema::{Field, Kind, Shape};
-use wire::{Reader, Wire};
+use wire::{Reader, WireError};
 
 /// The first bytes of every body.
 const MAGIC: &[u8] = b"k8s\0";
-/// Messages within messages; a pod has eight levels.
-const DEPTH_MAX: usize = 32;
 
 /// Why a body cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ProtobufError {
-    /// The body is no protobuf, or ends early.
-    #[error("the body is not a valid protobuf message")]
-    Malformed,
+    /// The first bytes are others.
+    #[error("the body does not appear to be a protobuf message, expected prefix \"k8s\\0\"")]
+    NoPrefix,
+    /// The object inside the envelope is compressed, or the like.
+    #[error("the content encoding {0:?} is not supported in protobuf")]
+    Encoded(String),
     /// The kind is not known here.
-    #[error("objects of the kind {0:?} are not served in protobuf; send application/json")]
-    UnknownKind(String),
-    /// A field is not known here.
-    #[error("field {number} of {message} is not served in protobuf; send application/json")]
-    UnknownField {
+    #[error("no kind {kind:?} is registered for version {api_version:?}")]
+    UnknownKind {
+        /// The kind that the body names.
+        kind: String,
+        /// Its version, with the group.
+        api_version: String,
+    },
+    /// The bytes around the object cannot be read.
+    #[error("cannot read the envelope")]
+    Envelope(#[from] WireError),
+    /// A message's bytes cannot be read.
+    #[error("cannot read the fields of {message}: {source}")]
+    Message {
         /// The message.
-        message: String,
-        /// The field's number.
-        number: u64,
+        message: &'static str,
+        /// What is wrong.
+        source: WireError,
+    },
+    /// A field cannot be read.
+    #[error("cannot read {message}.{field}: {source}")]
+    Field {
+        /// The message.
+        message: &'static str,
+        /// The field's name in JSON.
+        field: &'static str,
+        /// What is wrong.
+        source: WireError,
     },
 }
 
 /// Turns a body into the object's JSON. `default_kind` is for bodies that do not name theirs.
 pub(crate) fn decode(body: &[u8], default_kind: &str) -> Result<Value, ProtobufError> {
-    let unknown = body.strip_prefix(MAGIC).ok_or(ProtobufError::Malformed)?;
-    let (mut api_version, mut kind, mut raw): (String, String, &[u8]) =
-        (String::new(), String::new(), &[]);
-    let mut reader = Reader::new(unknown);
-    while let Some((number, wire)) = reader.next()? {
-        match (number, wire) {
-            (1, Wire::Bytes(type_meta)) => (api_version, kind) = type_of(type_meta)?,
-            (2, Wire::Bytes(bytes)) => raw = bytes,
-            _ => (),
-        }
+    let mut envelope = Envelope::read(body)?;
+    if envelope.kind.is_empty() {
+        envelope.kind = default_kind.into();
     }
-    if kind.is_empty() {
-        kind = default_kind.into();
-    }
-    if !schema::has(&kind) {
-        return Err(ProtobufError::UnknownKind(kind));
-    }
+    let Some(message) = schema::message(&envelope.kind) else {
+        return Err(ProtobufError::UnknownKind {
+            kind: envelope.kind,
+            api_version: envelope.api_version,
+        });
+    };
     let mut object = Map::new();
-    message(&kind, raw, &mut object, DEPTH_MAX)?;
-    object.insert("kind".into(), kind.into());
-    if !api_version.is_empty() {
-        object.insert("apiVersion".into(), api_version.into());
+    message::read(message, envelope.raw, &mut object)?;
+    object.insert("kind".into(), envelope.kind.into());
+    if !envelope.api_version.is_empty() {
+        object.insert("apiVersion".into(), envelope.api_version.into());
     }
     Ok(Value::Object(object))
 }
 
-fn type_of(bytes: &[u8]) -> Result<(String, String), ProtobufError> {
-    let (mut api_version, mut kind) = (String::new(), String::new());
-    let mut reader = Reader::new(bytes);
-    while let Some((number, wire)) = reader.next()? {
-        match number {
-            1 => api_version = wire.text()?,
-            2 => kind = wire.text()?,
-            _ => (),
-        }
-    }
-    Ok((api_version, kind))
+/// `runtime.Unknown`.
+#[derive(Default)]
+struct Envelope<'b> {
+    api_version: String,
+    kind: String,
+    /// The encoded object.
+    raw: &'b [u8],
 }
 
-/// Adds a message's fields to an object.
-fn message(
-    name: &str,
-    bytes: &[u8],
-    object: &mut Map<String, Value>,
-    depth: usize,
-) -> Result<(), ProtobufError> {
-    let depth = depth.checked_sub(1).ok_or(ProtobufError::Malformed)?;
-    let mut reader = Reader::new(bytes);
-    while let Some((number, wire)) = reader.next()? {
-        let field = schema::field(name, number).ok_or_else(|| ProtobufError::UnknownField {
-            message: name.into(),
-            number,
-        })?;
-        match field.shape {
-            _ if field.name == "-" => {
-                if let Kind::Message(inner) = field.kind {
-                    message(inner, wire.bytes()?, object, depth)?;
-                }
-            }
-            Shape::Repeated => repeated(field, wire, object, depth)?,
-            Shape::Map => {
-                let (key, value) = entry(field, wire.bytes()?, depth)?;
-                let map = object.entry(field.name).or_insert_with(|| json!({}));
-                map[key] = value;
-            }
-            Shape::Optional | Shape::Plain => {
-                let value = single(field, wire, depth)?;
-                // A client writes plain fields even when nobody set them.
-                if field.shape == Shape::Optional || !is_zero(&value) {
-                    object.insert(field.name.into(), value);
-                }
+impl<'b> Envelope<'b> {
+    fn read(body: &'b [u8]) -> Result<Self, ProtobufError> {
+        let unknown = body.strip_prefix(MAGIC).ok_or(ProtobufError::NoPrefix)?;
+        let mut envelope = Self::default();
+        let mut reader = Reader::new(unknown);
+        while let Some((number, wire)) = reader.next()? {
+            match number {
+                1 => envelope.read_type(wire.bytes()?)?,
+                2 => envelope.raw = wire.bytes()?,
+                3 => match wire.text()? {
+                    "" => (),
+                    encoding => return Err(ProtobufError::Encoded(encoding.into())),
+                },
+                // The content type says again what the header said.
+                _ => (),
             }
         }
+        Ok(envelope)
     }
-    Ok(())
-}
 
-fn repeated(
-    field: &Field,
-    wire: Wire<'_>,
-    object: &mut Map<String, Value>,
-    depth: usize,
-) -> Result<(), ProtobufError> {
-    let list = object.entry(field.name).or_insert_with(|| json!([]));
-    let Some(list) = list.as_array_mut() else {
-        return Err(ProtobufError::Malformed);
-    };
-    match (field.kind, wire) {
-        // Numbers may come packed.
-        (Kind::Integer, Wire::Bytes(packed)) => {
-            let mut reader = Reader::new(packed);
-            while let Some(number) = reader.next_number()? {
-                list.push(number.cast_signed().into());
+    fn read_type(&mut self, bytes: &[u8]) -> Result<(), WireError> {
+        let mut reader = Reader::new(bytes);
+        while let Some((number, wire)) = reader.next()? {
+            match number {
+                1 => self.api_version = wire.text()?.into(),
+                2 => self.kind = wire.text()?.into(),
+                _ => (),
             }
         }
-        _ => list.push(single(field, wire, depth)?),
+        Ok(())
     }
-    Ok(())
-}
-
-fn entry(field: &Field, bytes: &[u8], depth: usize) -> Result<(String, Value), ProtobufError> {
-    let mut key = String::new();
-    let mut value = match field.kind {
-        Kind::Text | Kind::Bytes => json!(""),
-        _ => json!({}),
-    };
-    let mut reader = Reader::new(bytes);
-    while let Some((number, wire)) = reader.next()? {
-        match number {
-            1 => key = wire.text()?,
-            2 => value = single(field, wire, depth)?,
-            _ => return Err(ProtobufError::Malformed),
-        }
-    }
-    Ok((key, value))
-}
-
-fn single(field: &Field, wire: Wire<'_>, depth: usize) -> Result<Value, ProtobufError> {
-    Ok(match field.kind {
-        Kind::Text => wire.text()?.into(),
-        Kind::Integer => wire.number()?.cast_signed().into(),
-        Kind::Bool => (wire.number()? != 0).into(),
-        Kind::Double => f64::from_bits(wire.fixed()?).into(),
-        Kind::Bytes => STANDARD.encode(wire.bytes()?).into(),
-        Kind::Time => time(wire.bytes()?, false)?,
-        Kind::MicroTime => time(wire.bytes()?, true)?,
-        Kind::Quantity => first_text(wire.bytes()?)?,
-        Kind::IntOrString => int_or_string(wire.bytes()?)?,
-        Kind::Json => {
-            let text = first_text(wire.bytes()?)?;
-            serde_json::from_str(text.as_str().unwrap_or_default()).unwrap_or_default()
-        }
-        Kind::Message(name) => {
-            let mut object = Map::new();
-            message(name, wire.bytes()?, &mut object, depth)?;
-            Value::Object(object)
-        }
-    })
-}
-
-fn is_zero(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(value) => !value,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::Object(object) => object.is_empty(),
-    }
-}
-
-/// The message's field 1, a text.
-fn first_text(bytes: &[u8]) -> Result<Value, ProtobufError> {
-    let mut text = String::new();
-    let mut reader = Reader::new(bytes);
-    while let Some((number, wire)) = reader.next()? {
-        if number == 1 {
-            text = wire.text()?;
-        }
-    }
-    Ok(text.into())
-}
-
-fn int_or_string(bytes: &[u8]) -> Result<Value, ProtobufError> {
-    let (mut is_text, mut number, mut text) = (false, 0, String::new());
-    let mut reader = Reader::new(bytes);
-    while let Some((field, wire)) = reader.next()? {
-        match field {
-            1 => is_text = wire.number()? == 1,
-            2 => number = wire.number()?.cast_signed(),
-            3 => text = wire.text()?,
-            _ => return Err(ProtobufError::Malformed),
-        }
-    }
-    Ok(if is_text { text.into() } else { number.into() })
-}
-
-/// A time; an empty message is the zero time, which JSON writes as null.
-fn time(bytes: &[u8], micros: bool) -> Result<Value, ProtobufError> {
-    let (mut seconds, mut nanos) = (None, 0);
-    let mut reader = Reader::new(bytes);
-    while let Some((field, wire)) = reader.next()? {
-        match field {
-            1 => seconds = Some(wire.number()?.cast_signed()),
-            2 => nanos = i32::try_from(wire.number()?).unwrap_or_default(),
-            _ => return Err(ProtobufError::Malformed),
-        }
-    }
-    let Some(seconds) = seconds else {
-        return Ok(Value::Null);
-    };
-    let time = jiff::Timestamp::new(seconds, nanos).map_err(|_| ProtobufError::Malformed)?;
-    let form = if micros {
-        "%Y-%m-%dT%H:%M:%S.%6fZ"
-    } else {
-        "%Y-%m-%dT%H:%M:%SZ"
-    };
-    Ok(time.strftime(form).to_string().into())
 }
 
 #[cfg(test)]

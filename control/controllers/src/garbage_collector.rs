@@ -3,7 +3,8 @@
 //! Over pods, replica sets and deployments:
 //! - an object all of whose owners are gone is deleted;
 //! - a terminating owner with the finalizer `foregroundDeletion` waits until the dependents that
-//!   block it are gone; with `orphan` its dependents lose the reference to it; then the finalizer goes.
+//!   block it are gone; with `orphan` its dependents lose the reference to it; then the finalizer
+//!   goes.
 
 mod graph;
 mod sync;

@@ -19,13 +19,14 @@ use swiftlet_proto::v1::{
     control_message::Message,
 };
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::objects::head;
 
 /// Requests of sessions that may wait for the feed.
 const COMMANDS_MAX: usize = 256;
 
-/// Pause before a failed list or watch is repeated.
+/// Pause before a list is repeated: a watch that ends at once must not become a busy loop.
 const RELIST_PAUSE: Duration = Duration::from_millis(200);
 
 /// A node's outgoing queue.
@@ -66,10 +67,11 @@ enum Event {
     Shutdown,
 }
 
-/// Starts the feed; it ends when every sender of commands is dropped.
-pub(crate) fn start(api: Arc<dyn Api>) -> mpsc::Sender<Command> {
+/// Starts the feed; it ends with `shutdown`, or when every sender of commands is dropped.
+pub(crate) fn start(api: Arc<dyn Api>, shutdown: CancellationToken) -> mpsc::Sender<Command> {
     let (sender, commands) = mpsc::channel(COMMANDS_MAX);
-    tokio::spawn(Feed::default().run(api, commands));
+    let work = Feed::default().run(api, commands);
+    tokio::spawn(shutdown.run_until_cancelled_owned(work));
     sender
 }
 
@@ -377,11 +379,14 @@ fn now_us() -> u64 {
 
 /// Lists and watches a resource for ever: a list, then its changes, and a list again after any error.
 fn follow(api: Arc<dyn Api>, resource: ResourceName) -> BoxStream<'static, Event> {
-    let lists = stream::unfold(api, move |api| async move {
+    let lists = stream::unfold((api, false), move |(api, again)| async move {
         let selection = Selection::all(resource);
+        if again {
+            tokio::time::sleep(RELIST_PAUSE).await;
+        }
         loop {
             match list_and_watch(api.as_ref(), &selection).await {
-                Ok(events) => return Some((events, api)),
+                Ok(events) => return Some((events, (api, true))),
                 Err(error) => {
                     tracing::warn!(resource = resource.plural, %error, "list failed, repeated");
                     tokio::time::sleep(RELIST_PAUSE).await;

@@ -12,6 +12,7 @@ use swiftlet_proto::v1::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::feed::{self, Command, NodeSender, ObjectId};
@@ -37,10 +38,11 @@ pub struct LinkServer {
 }
 
 impl LinkServer {
-    /// Starts the feed; `version` is told to the nodes. Call it within a tokio runtime.
-    pub fn start(api: Arc<dyn Api>, version: &str) -> Self {
+    /// Starts the feed, which ends with `shutdown`; `version` is told to the nodes. Call it within a
+    /// tokio runtime.
+    pub fn start(api: Arc<dyn Api>, version: &str, shutdown: CancellationToken) -> Self {
         Self {
-            feed: feed::start(api.clone()),
+            feed: feed::start(api.clone(), shutdown),
             api,
             next_session: Arc::default(),
             version: version.into(),

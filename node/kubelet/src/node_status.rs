@@ -396,7 +396,7 @@ mod tests {
         let message = String::new();
         RuntimeHealth {
             version: Some(RuntimeVersion {
-                name: "containerd".into(),
+                name: "fakerd".into(),
                 version: "1.6.20".into(),
                 api_version: "v1".into(),
             }),
@@ -446,7 +446,7 @@ mod tests {
         };
         assert_eq!((of("MemoryPressure"), of("Ready")), (at(1), at(20)));
         let info = status.node_info.unwrap();
-        assert_eq!(info.container_runtime_version, "containerd://1.6.20");
+        assert_eq!(info.container_runtime_version, "fakerd://1.6.20");
         assert_eq!(status.allocatable.unwrap()["cpu"].0, "1500m");
         assert_eq!(status.capacity.unwrap()["memory"].0, "4194304Ki");
     }

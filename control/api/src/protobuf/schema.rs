@@ -3,17 +3,19 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// How often a field may occur.
+/// How often a field may occur, and when JSON has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Once; zero means unset.
-    Plain,
+    /// Once; zero means that nobody set it.
+    Set,
     /// Once or never; zero is a value.
-    Optional,
+    Kept,
     /// Many times.
     Repeated,
     /// Many times, each with a key.
     Map,
+    /// Once; a message whose fields belong to the parent.
+    Inline,
 }
 
 /// What a field holds.
@@ -23,52 +25,74 @@ pub(super) enum Kind {
     Integer,
     Bool,
     Double,
+    /// Base64 in JSON.
     Bytes,
     Time,
     MicroTime,
     Quantity,
     IntOrString,
-    /// JSON in bytes.
+    /// A message of bytes that are JSON.
     Json,
+    /// Another message of the table.
     Message(&'static str),
 }
 
 /// A field of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
-    /// Its name in JSON; `-`: its fields belong to the parent.
+    /// Its name in JSON.
     pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) kind: Kind,
 }
 
-type Messages = HashMap<&'static str, HashMap<u64, Field>>;
-
-static MESSAGES: LazyLock<Messages> = LazyLock::new(|| parse(include_str!("schema.txt")));
-
-/// Whether a message is known.
-pub(super) fn has(message: &str) -> bool {
-    MESSAGES.contains_key(message)
+impl Field {
+    /// The message that the field holds.
+    pub(super) fn message(&self) -> Option<&'static Message> {
+        match self.kind {
+            Kind::Message(name) => message(name),
+            _ => None,
+        }
+    }
 }
 
-/// The field with a number.
-pub(super) fn field(message: &str, number: u64) -> Option<&'static Field> {
-    MESSAGES.get(message)?.get(&number)
+/// A message.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) name: &'static str,
+    fields: HashMap<u64, Field>,
 }
 
-fn parse(text: &'static str) -> Messages {
-    let mut messages = Messages::new();
+impl Message {
+    /// The field with a number.
+    pub(super) fn field(&self, number: u64) -> Option<&Field> {
+        self.fields.get(&number)
+    }
+}
+
+static MESSAGES: LazyLock<HashMap<&'static str, Message>> =
+    LazyLock::new(|| parse(include_str!("schema.txt")));
+
+/// The message with a name; that of an object is its kind.
+pub(super) fn message(name: &str) -> Option<&'static Message> {
+    MESSAGES.get(name)
+}
+
+fn parse(text: &'static str) -> HashMap<&'static str, Message> {
+    let mut messages = HashMap::new();
     let mut current = "";
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         if !line.starts_with(' ') {
-            current = line.trim();
-            messages.entry(current).or_default();
-            continue;
+            current = line;
         }
-        let fields = line
-            .split(',')
-            .filter_map(|field| parse_field(field.trim()));
-        messages.entry(current).or_default().extend(fields);
+        let message = messages.entry(current).or_insert_with(|| Message {
+            name: current,
+            fields: HashMap::new(),
+        });
+        if line.starts_with(' ') {
+            let fields = line.split(',').map(str::trim);
+            message.fields.extend(fields.filter_map(parse_field));
+        }
     }
     messages
 }
@@ -78,11 +102,12 @@ fn parse_field(text: &'static str) -> Option<(u64, Field)> {
     let number = words.next()?.parse().ok()?;
     let name = words.next()?;
     let written = words.next()?;
-    let (shape, kind) = match written.split_at(1) {
-        ("?", kind) => (Shape::Optional, kind),
+    let (shape, kind) = match written.split_at_checked(1)? {
+        _ if name == "-" => (Shape::Inline, written),
+        ("?", kind) => (Shape::Kept, kind),
         ("[", kind) => (Shape::Repeated, kind),
         ("{", kind) => (Shape::Map, kind),
-        _ => (Shape::Plain, written),
+        _ => (Shape::Set, written),
     };
     let kind = match kind {
         "s" => Kind::Text,
@@ -101,18 +126,4 @@ fn parse_field(text: &'static str) -> Option<(u64, Field)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_message_that_a_field_names_is_in_the_table() {
-        assert!(MESSAGES.len() > 100);
-        for (message, fields) in MESSAGES.iter() {
-            for field in fields.values() {
-                if let Kind::Message(name) = field.kind {
-                    assert!(has(name), "{message}.{} names {name}", field.name);
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -20,10 +20,10 @@ use tokio_rustls::TlsConnector;
 use crate::support::{Outside, config_map, decoded, outside, pod};
 
 /// A response whose body may still come.
-type Response = http::Response<Incoming>;
+pub(crate) type Response = http::Response<Incoming>;
 
 /// A request in the making.
-struct Call<'a> {
+pub(crate) struct Call<'a> {
     method: Method,
     path: String,
     accept: &'a str,
@@ -31,7 +31,7 @@ struct Call<'a> {
     body: Bytes,
 }
 
-fn get<'a>(path: impl Into<String>) -> Call<'a> {
+pub(crate) fn get<'a>(path: impl Into<String>) -> Call<'a> {
     Call {
         method: Method::GET,
         path: path.into(),
@@ -71,7 +71,11 @@ fn client(server: &Outside, identity: Option<&Identity>) -> ClientConfig {
         .unwrap()
 }
 
-async fn call(server: &Outside, identity: Option<&Identity>, call: Call<'_>) -> Response {
+pub(crate) async fn call(
+    server: &Outside,
+    identity: Option<&Identity>,
+    call: Call<'_>,
+) -> Response {
     let connector = TlsConnector::from(Arc::new(client(server, identity)));
     let stream = TcpStream::connect(server.address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
@@ -92,6 +96,12 @@ async fn call(server: &Outside, identity: Option<&Identity>, call: Call<'_>) -> 
         .send_request(request.body(Full::new(call.body)).unwrap())
         .await
         .unwrap()
+}
+
+/// The whole body of a response, as text.
+pub(crate) async fn text(response: Response) -> String {
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
 }
 
 /// Calls as the administrator and reads the whole answer.

@@ -1,6 +1,12 @@
 //! The API server's promises: through the local door, over HTTPS, and with real kubectl.
 
+#[cfg(test)]
 mod https;
+#[cfg(test)]
 mod kubectl;
+#[cfg(test)]
 mod local;
+#[cfg(test)]
+mod mounts;
+#[cfg(test)]
 mod support;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use swiftlet_api::pki::Pki;
-use swiftlet_api::{ApiOptions, ApiServer, Server, ServerOptions};
+use swiftlet_api::{ApiOptions, ApiServer, Mount, Server, ServerOptions};
 use swiftlet_client::api::{
     Api, ApiError, DeleteParameters, ObjectName, PatchKind, RawEvent, RawWatch, ResourceName,
     Selection, UserInfo, resources,
@@ -165,6 +165,10 @@ pub(crate) struct Outside {
 }
 
 pub(crate) async fn outside() -> Outside {
+    outside_with(Vec::new()).await
+}
+
+pub(crate) async fn outside_with(mounts: Vec<Mount>) -> Outside {
     let inside = inside().await;
     let data = tempfile::tempdir().expect("a folder can be made");
     let pki = Pki::open(data.path()).expect("a CA can be made");
@@ -176,6 +180,7 @@ pub(crate) async fn outside() -> Outside {
     let server = Server::bind(inside.api.clone(), options)
         .await
         .expect("a port is free");
+    let server = mounts.into_iter().fold(server, Server::mount);
     let address = server.address();
     let shutdown = CancellationToken::new();
     let task = tokio::spawn(server.run(shutdown.clone()));

@@ -392,7 +392,7 @@ impl Decision<'_> {
             .sandboxes
             .iter()
             .filter(|one| Some(&one.id) != keep);
-        let _unused: Vec<SandboxId> = old.map(|one| one.id.clone()).collect();
+        actions.remove_sandboxes = old.map(|one| one.id.clone()).collect();
     }
 
     /// The newest record and the one before it stay, for the status and the logs.
