@@ -34,7 +34,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
-    println!("# {}, CRI at {}", setup::kernel(), arguments.socket.display());
+    println!(
+        "# {}, CRI at {}",
+        setup::kernel(),
+        arguments.socket.display()
+    );
     let mut floor = Floor::new(&arguments.socket, &arguments.image);
     for number in 0..arguments.n {
         floor.once(number).await?;
@@ -78,9 +82,15 @@ impl Floor {
         let pod = sandbox_config(number);
         let container = container_config(&self.image);
         let begin = Instant::now();
-        let sandbox = self.runtime.run_sandbox(&pod, Deadline::after(SANDBOX_LIMIT)).await?;
+        let sandbox = self
+            .runtime
+            .run_sandbox(&pod, Deadline::after(SANDBOX_LIMIT))
+            .await?;
         let sandbox_done = begin.elapsed();
-        let id = self.runtime.create_container(&sandbox, &container, &pod).await?;
+        let id = self
+            .runtime
+            .create_container(&sandbox, &container, &pod)
+            .await?;
         let create_done = begin.elapsed();
         self.runtime.start_container(&id).await?;
         let start_done = begin.elapsed();
@@ -134,7 +144,11 @@ fn container_config(image: &str) -> ContainerConfig {
         stdin: false,
         stdin_once: false,
         tty: false,
-        resources: LinuxResources { cpu_shares: 2, cpu_period_us: 100_000, ..Default::default() },
+        resources: LinuxResources {
+            cpu_shares: 2,
+            cpu_period_us: 100_000,
+            ..Default::default()
+        },
         security: ContainerSecurity::default(),
     }
 }

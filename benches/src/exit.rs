@@ -64,8 +64,11 @@ async fn one(
     let pod = serde_json::to_value(pods.get(name).await?)?;
     let pid = swiftlet_tests::demo::first_process(cgroup_root, &pod).context("find the process")?;
     wait_for_trap(pid).await;
-    let (signal, expected) =
-        if number % 2 == 0 { (Signal::SIGKILL, 137) } else { (Signal::SIGUSR1, code) };
+    let (signal, expected) = if number.is_multiple_of(2) {
+        (Signal::SIGKILL, 137)
+    } else {
+        (Signal::SIGUSR1, code)
+    };
     let start = Instant::now();
     kill(Pid::from_raw(pid), signal)?;
     let (at, found) = pods.wait(name, |moments| moments.terminated).await?;
@@ -80,7 +83,11 @@ async fn one(
 async fn wait_for_trap(pid: i32) {
     let catches = || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim().to_owned();
+        let mask = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:"))?
+            .trim()
+            .to_owned();
         Some(u64::from_str_radix(&mask, 16).ok()? & (1 << 9) != 0)
     };
     while catches() == Some(false) {

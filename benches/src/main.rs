@@ -59,7 +59,11 @@ impl Target {
             Some(path) => {
                 let file = kube::config::Kubeconfig::read_from(path)
                     .with_context(|| format!("cannot use kubeconfig {}", path.display()))?;
-                kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default()).await?
+                kube::Config::from_custom_kubeconfig(
+                    file,
+                    &kube::config::KubeConfigOptions::default(),
+                )
+                .await?
             }
             None => kube::Config::infer().await?,
         };
@@ -69,7 +73,9 @@ impl Target {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    rustls::crypto::ring::default_provider().install_default().ok();
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .ok();
     let outcome = match Cli::parse().command {
         Command::PodStart(arguments) => pod_start::run(arguments).await,
         Command::Exit(arguments) => exit::run(arguments).await,

@@ -53,7 +53,12 @@ impl Figures {
     }
 
     fn all(&self) -> [&Samples; 4] {
-        [&self.create_call, &self.scheduled, &self.running, &self.ready]
+        [
+            &self.create_call,
+            &self.scheduled,
+            &self.running,
+            &self.ready,
+        ]
     }
 }
 
@@ -104,9 +109,12 @@ fn compare(ready: &Samples, floor: &Samples) {
 
 async fn one(pods: &Pods, name: &str, figures: &mut Figures) -> Result<()> {
     let (start, call) = pods.create(name, &["sleep", "3600"]).await?;
-    let seen = pods.wait(name, |moments| moments.ready.map(|_| *moments)).await?;
+    let seen = pods
+        .wait(name, |moments| moments.ready.map(|_| *moments))
+        .await?;
     figures.create_call.push(call);
-    let since = |moment: Option<Instant>| moment.map(|moment| moment.saturating_duration_since(start));
+    let since =
+        |moment: Option<Instant>| moment.map(|moment| moment.saturating_duration_since(start));
     for (samples, moment) in [
         (&mut figures.scheduled, seen.scheduled),
         (&mut figures.running, seen.running),

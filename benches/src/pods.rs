@@ -44,13 +44,24 @@ impl Pods {
         let api = Api::<Pod>::namespaced(client, &target.namespace);
         let list = api.list(&ListParams::default().labels(LABEL)).await?;
         if !list.items.is_empty() {
-            bail!("{} pods with label {LABEL} exist, delete them first", list.items.len());
+            bail!(
+                "{} pods with label {LABEL} exist, delete them first",
+                list.items.len()
+            );
         }
-        let version = list.metadata.resource_version.context("list without resourceVersion")?;
+        let version = list
+            .metadata
+            .resource_version
+            .context("list without resourceVersion")?;
         let seen = Arc::<Mutex<HashMap<String, Moments>>>::default();
         let (changes, changed) = watch::channel(());
         tokio::spawn(follow(api.clone(), version, seen.clone(), changes));
-        Ok(Self { api, image: target.image.clone(), seen, changed })
+        Ok(Self {
+            api,
+            image: target.image.clone(),
+            seen,
+            changed,
+        })
     }
 
     /// Creates a pod that runs `command`; answers the moment before the call and the call's duration.
@@ -96,7 +107,9 @@ impl Pods {
                 changed.changed().await.context("the watch ended")?;
             }
         };
-        tokio::time::timeout(POD_LIMIT, found).await.context("not seen in time")?
+        tokio::time::timeout(POD_LIMIT, found)
+            .await
+            .context("not seen in time")?
     }
 
     fn moments(&self, name: &str) -> Moments {
@@ -106,7 +119,9 @@ impl Pods {
 
     /// Deletes a pod and waits until it is gone.
     pub(crate) async fn delete(&self, name: &str) -> Result<()> {
-        self.api.delete(name, &DeleteParams::default().grace_period(0)).await?;
+        self.api
+            .delete(name, &DeleteParams::default().grace_period(0))
+            .await?;
         self.wait(name, |moments| moments.gone.then_some(())).await
     }
 }
@@ -143,7 +158,9 @@ fn note(moments: &mut Moments, status: Option<&PodStatus>, now: Instant) {
     let Some(status) = status else { return };
     let is_true = |kind: &str| {
         let conditions = status.conditions.iter().flatten();
-        conditions.into_iter().any(|condition| condition.type_ == kind && condition.status == "True")
+        conditions
+            .into_iter()
+            .any(|condition| condition.type_ == kind && condition.status == "True")
     };
     if is_true("PodScheduled") {
         moments.scheduled.get_or_insert(now);

@@ -7,10 +7,18 @@ use kube::Api;
 /// One line about machine, kernel, server, runtime.
 pub(crate) async fn describe(client: &kube::Client) -> Result<String> {
     let server = client.apiserver_version().await?;
-    let nodes = Api::<Node>::all(client.clone()).list(&kube::api::ListParams::default()).await?;
-    let node = nodes.items.first().and_then(|node| node.status.as_ref()?.node_info.as_ref());
+    let nodes = Api::<Node>::all(client.clone())
+        .list(&kube::api::ListParams::default())
+        .await?;
+    let node = nodes
+        .items
+        .first()
+        .and_then(|node| node.status.as_ref()?.node_info.as_ref());
     let node = node.map_or_else(String::new, |info| {
-        format!(", {}, {}", info.kubelet_version, info.container_runtime_version)
+        format!(
+            ", {}, {}",
+            info.kubelet_version, info.container_runtime_version
+        )
     });
     Ok(format!(
         "# {}, {} cores, {} node(s), server {}{node}",

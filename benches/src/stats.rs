@@ -13,11 +13,15 @@ pub(crate) struct Samples {
 
 impl Samples {
     pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, micros: Vec::new() }
+        Self {
+            name,
+            micros: Vec::new(),
+        }
     }
 
     pub(crate) fn push(&mut self, sample: Duration) {
-        self.micros.push(u64::try_from(sample.as_micros()).unwrap_or(u64::MAX));
+        self.micros
+            .push(u64::try_from(sample.as_micros()).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn append(&mut self, other: Self) {
@@ -76,7 +80,10 @@ pub(crate) fn head() -> String {
 pub(crate) fn print(samples: &[&Samples], failures: usize, json: bool) {
     if json {
         let items: Vec<Value> = samples.iter().map(|samples| samples.perf_data()).collect();
-        println!("{}", json!({"version": "v1", "dataItems": items, "labels": {"failures": failures.to_string()}}));
+        println!(
+            "{}",
+            json!({"version": "v1", "dataItems": items, "labels": {"failures": failures.to_string()}})
+        );
         return;
     }
     println!("{}", head());
@@ -86,7 +93,10 @@ pub(crate) fn print(samples: &[&Samples], failures: usize, json: bool) {
     println!("failures: {failures}");
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a latency in µs is far below 2^52")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a latency in µs is far below 2^52"
+)]
 fn in_ms(micros: u64) -> f64 {
     micros as f64 / 1000.0
 }

@@ -14,7 +14,10 @@ pub(crate) fn print(options: &ControlOptions, arguments: &KubeconfigArguments) -
         (Some(node), _) => (format!("system:node:{node}"), pki.node(node)?),
         (None, Some(user)) => {
             let groups: Vec<&str> = arguments.group.iter().map(String::as_str).collect();
-            (user.clone(), pki.client(&format!("user-{user}"), user, &groups)?)
+            (
+                user.clone(),
+                pki.client(&format!("user-{user}"), user, &groups)?,
+            )
         }
         (None, None) => anyhow::bail!("needs --node or --user"),
     };

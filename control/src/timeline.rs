@@ -19,8 +19,12 @@ pub(crate) fn is_wanted() -> bool {
 /// Watches until the API ends the watch.
 pub(crate) async fn run(api: Arc<dyn Api>) {
     let selection = Selection::all(resources::PODS);
-    let Ok(list) = api.list(&selection).await else { return };
-    let Ok(mut changes) = api.watch(&selection, list.resource_version) else { return };
+    let Ok(list) = api.list(&selection).await else {
+        return;
+    };
+    let Ok(mut changes) = api.watch(&selection, list.resource_version) else {
+        return;
+    };
     let mut reached = HashMap::new();
     while let Some(Ok(event)) = changes.next().await {
         record(&event, &mut reached);
@@ -31,8 +35,13 @@ pub(crate) async fn run(api: Arc<dyn Api>) {
 const STEPS: [&str; 3] = ["stored", "scheduled", "running_stored"];
 
 fn record(event: &RawEvent, reached: &mut HashMap<String, usize>) {
-    let Ok(pod) = serde_json::from_slice::<Value>(&event.object) else { return };
-    let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let Ok(pod) = serde_json::from_slice::<Value>(&event.object) else {
+        return;
+    };
+    let uid = pod["metadata"]["uid"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     if event.kind == WatchKind::Deleted {
         reached.remove(&uid);
         return;
@@ -51,9 +60,11 @@ fn record(event: &RawEvent, reached: &mut HashMap<String, usize>) {
 
 /// How many of [`STEPS`] the pod has behind it.
 fn steps_reached(pod: &Value) -> usize {
-    let is_ready = pod["status"]["conditions"].as_array().into_iter().flatten().any(|condition| {
-        condition["type"] == "Ready" && condition["status"] == "True"
-    });
+    let is_ready = pod["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
     if pod["status"]["phase"] == "Running" && is_ready {
         3
     } else if pod["spec"]["nodeName"].is_string() {
@@ -64,7 +75,9 @@ fn steps_reached(pod: &Value) -> usize {
 }
 
 fn now_us() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -80,7 +93,8 @@ mod tests {
         assert_eq!(steps_reached(&pod), 1);
         pod["spec"]["nodeName"] = json!("worker-1");
         assert_eq!(steps_reached(&pod), 2);
-        pod["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]});
+        pod["status"] =
+            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]});
         assert_eq!(steps_reached(&pod), 2);
         pod["status"]["conditions"][0]["status"] = json!("True");
         assert_eq!(steps_reached(&pod), 3);

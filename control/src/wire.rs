@@ -30,7 +30,9 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) async fn run(options: &ControlOptions) -> Result<()> {
     let store = open_store(options).await?;
     let api = ApiServer::new(store.clone(), ApiOptions::default());
-    api.bootstrap().await.context("cannot create the first namespaces")?;
+    api.bootstrap()
+        .await
+        .context("cannot create the first namespaces")?;
     let shutdown = CancellationToken::new();
     let server = bind(options, &api, shutdown.clone()).await?;
     let mut tasks = JoinSet::new();
@@ -94,14 +96,20 @@ async fn bind(
     let server = server.mount(Mount::new(LINK_PATH, link.into_service()));
     let (url, admin) = (server_url(server.address()), pki.admin()?);
     let path = options.data_dir.join("admin.kubeconfig");
-    pki.kubeconfig(&url, "kubernetes-admin", &admin).write(&path)?;
+    pki.kubeconfig(&url, "kubernetes-admin", &admin)
+        .write(&path)?;
     Ok(server)
 }
 
 /// The API for a part of this process, under a name of its own.
 fn internal(api: &ApiServer, name: &str) -> Arc<dyn Api> {
-    let groups = ["system:masters", "system:authenticated"].map(str::to_owned).to_vec();
-    api.local(UserInfo { name: name.to_owned(), groups })
+    let groups = ["system:masters", "system:authenticated"]
+        .map(str::to_owned)
+        .to_vec();
+    api.local(UserInfo {
+        name: name.to_owned(),
+        groups,
+    })
 }
 
 async fn wait_for_signal() -> Result<()> {

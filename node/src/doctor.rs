@@ -47,7 +47,12 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, verdict: Verdict::Ok, found: found.into(), remedy: String::new() }
+        Self {
+            name,
+            verdict: Verdict::Ok,
+            found: found.into(),
+            remedy: String::new(),
+        }
     }
 
     pub(crate) fn warning(
@@ -56,7 +61,12 @@ impl Check {
         remedy: impl Into<String>,
     ) -> Self {
         let (found, remedy) = (found.into(), remedy.into());
-        Self { name, verdict: Verdict::Warning, found, remedy }
+        Self {
+            name,
+            verdict: Verdict::Warning,
+            found,
+            remedy,
+        }
     }
 
     pub(crate) fn missing(
@@ -65,7 +75,12 @@ impl Check {
         remedy: impl Into<String>,
     ) -> Self {
         let (found, remedy) = (found.into(), remedy.into());
-        Self { name, verdict: Verdict::Missing, found, remedy }
+        Self {
+            name,
+            verdict: Verdict::Missing,
+            found,
+            remedy,
+        }
     }
 }
 
@@ -113,7 +128,10 @@ mod tests {
     fn a_line_names_the_verdict_the_check_and_the_remedy() {
         let line = Check::missing("containerd", "no socket", "start containerd").to_string();
         assert!(line.starts_with("missing"), "{line}");
-        assert!(line.contains("containerd") && line.ends_with("-> start containerd"), "{line}");
+        assert!(
+            line.contains("containerd") && line.ends_with("-> start containerd"),
+            "{line}"
+        );
         assert!(!Check::ok("kernel", "6.1").to_string().contains("->"));
     }
 

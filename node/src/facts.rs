@@ -23,7 +23,10 @@ pub(crate) fn read(options: &NodeOptions) -> Result<NodeFacts> {
             memory_bytes: memory_bytes().context("/proc/meminfo has no MemTotal")?,
             ephemeral_storage_bytes: disk_bytes(&options.root_dir),
         },
-        reserved: Amount { memory_bytes: RESERVED_MEMORY_BYTES, ..Amount::default() },
+        reserved: Amount {
+            memory_bytes: RESERVED_MEMORY_BYTES,
+            ..Amount::default()
+        },
         pods_max: usize::try_from(options.max_pods)?,
         system: system(),
         pressure: Pressure::default(),
@@ -46,14 +49,18 @@ fn cpus() -> i64 {
 
 fn memory_bytes() -> Option<i64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: i64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)
 }
 
 /// Size of the file system that holds volumes; 0 where it does not tell.
 fn disk_bytes(folder: &Path) -> i64 {
-    let known = folder.ancestors().find_map(|folder| nix::sys::statvfs::statvfs(folder).ok());
+    let known = folder
+        .ancestors()
+        .find_map(|folder| nix::sys::statvfs::statvfs(folder).ok());
     let bytes = known.map_or(0, |disk| disk.blocks().saturating_mul(disk.fragment_size()));
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -69,14 +76,21 @@ fn node_ip(options: &NodeOptions) -> Result<IpAddr> {
     if socket.connect("192.0.2.1:9").is_err() {
         return Ok(IpAddr::from([127, 0, 0, 1]));
     }
-    Ok(socket.local_addr().context("no address: set --node-ip")?.ip())
+    Ok(socket
+        .local_addr()
+        .context("no address: set --node-ip")?
+        .ip())
 }
 
 fn system() -> SystemFacts {
     let machine_id = line_of("/etc/machine-id");
     let firmware = line_of("/sys/class/dmi/id/product_uuid").to_lowercase();
     SystemFacts {
-        system_uuid: if firmware.is_empty() { machine_id.clone() } else { firmware },
+        system_uuid: if firmware.is_empty() {
+            machine_id.clone()
+        } else {
+            firmware
+        },
         machine_id,
         boot_id: line_of("/proc/sys/kernel/random/boot_id"),
         kernel_version: line_of("/proc/sys/kernel/osrelease"),
@@ -91,11 +105,16 @@ fn system() -> SystemFacts {
 }
 
 fn line_of(path: &str) -> String {
-    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+    std::fs::read_to_string(path)
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 fn os_image(os_release: &str) -> String {
-    let name = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    let name = os_release
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="));
     name.unwrap_or("Linux").trim_matches('"').to_owned()
 }
 
@@ -105,7 +124,10 @@ mod tests {
 
     #[test]
     fn the_pretty_name_is_the_image() {
-        assert_eq!(os_image("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n"), "Debian GNU/Linux 12");
+        assert_eq!(
+            os_image("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n"),
+            "Debian GNU/Linux 12"
+        );
         assert_eq!(os_image(""), "Linux");
     }
 

@@ -22,7 +22,9 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 fn main() -> ExitCode {
     let Cli { options, command } = Cli::parse();
     logging::start(options.log_format);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
     let outcome = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
         runtime.block_on(async {
             match command {

@@ -65,7 +65,11 @@ pub(crate) struct NodeOptions {
     #[arg(long, global = true, default_value = "/var/log/pods")]
     pub(crate) pod_logs_dir: PathBuf,
     /// Socket of the container runtime.
-    #[arg(long, global = true, default_value = "unix:///run/containerd/containerd.sock")]
+    #[arg(
+        long,
+        global = true,
+        default_value = "unix:///run/containerd/containerd.sock"
+    )]
     pub(crate) container_runtime_endpoint: String,
     /// Folder in which the runtime looks for network configurations.
     #[arg(long, global = true, default_value = "/etc/cni/net.d")]
@@ -134,7 +138,8 @@ mod tests {
 
     #[test]
     fn options_may_stand_after_the_command() {
-        let cli = Cli::try_parse_from(["swiftlet-node", "doctor", "--bpf=off", "--max-pods", "500"]);
+        let cli =
+            Cli::try_parse_from(["swiftlet-node", "doctor", "--bpf=off", "--max-pods", "500"]);
         let cli = cli.expect("parsed");
         assert!(matches!(cli.command, Some(Command::Doctor)));
         assert_eq!(cli.options.max_pods, 500);

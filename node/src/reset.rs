@@ -23,11 +23,24 @@ pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
     let mut errors = Vec::new();
     // The shim asks this process while the sandboxes are stopped.
     let network = start_network(options);
-    let network = network.map_err(|error| errors.push(format!("{error:#}"))).ok();
-    errors.extend(remove_pods(options).await.err().map(|error| format!("{error:#}")));
+    let network = network
+        .map_err(|error| errors.push(format!("{error:#}")))
+        .ok();
+    errors.extend(
+        remove_pods(options)
+            .await
+            .err()
+            .map(|error| format!("{error:#}")),
+    );
     errors.extend(remove_volumes(options).await);
     let cgroups = PodCgroups::new(&options.cgroup_root)?;
-    errors.extend(cgroups.remove_all().await.err().map(|error| error.to_string()));
+    errors.extend(
+        cgroups
+            .remove_all()
+            .await
+            .err()
+            .map(|error| error.to_string()),
+    );
     if let Some(network) = network {
         let torn_down = tokio::task::spawn_blocking(move || network.teardown()).await?;
         errors.extend(torn_down.err().map(|error| error.to_string()));
@@ -35,7 +48,11 @@ pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
     for path in [options.cni_data_dir.as_path(), options.cni_socket.as_path()] {
         errors.extend(remove_path(path).err().map(|error| format!("{error:#}")));
     }
-    if errors.is_empty() { Ok(()) } else { bail!("{}", errors.join("; ")) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        bail!("{}", errors.join("; "))
+    }
 }
 
 fn start_network(options: &NodeOptions) -> Result<shim_server::NetworkHandle> {
@@ -53,8 +70,11 @@ async fn remove_pods(options: &NodeOptions) -> Result<()> {
     use futures::stream::{StreamExt, TryStreamExt, iter};
     let runtime = Cri::new(options.runtime_socket());
     let pods = runtime.list_pods().await.context("cannot list pods")?;
-    let sandboxes: Vec<SandboxId> =
-        pods.into_iter().flat_map(|pod| pod.sandboxes).map(|sandbox| sandbox.id).collect();
+    let sandboxes: Vec<SandboxId> = pods
+        .into_iter()
+        .flat_map(|pod| pod.sandboxes)
+        .map(|sandbox| sandbox.id)
+        .collect();
     iter(&sandboxes)
         .map(|id| async {
             runtime.stop_sandbox(id).await?;
@@ -68,8 +88,10 @@ async fn remove_pods(options: &NodeOptions) -> Result<()> {
 }
 
 async fn remove_volumes(options: &NodeOptions) -> Vec<String> {
-    let folders =
-        Folders { root: options.root_dir.clone(), logs: options.pod_logs_dir.clone() };
+    let folders = Folders {
+        root: options.root_dir.clone(),
+        logs: options.pod_logs_dir.clone(),
+    };
     let volumes = PodFolders::without_data(folders);
     let pods: Vec<PodUid> = match volumes.pods_on_disk().await {
         Ok(pods) => pods,
@@ -77,14 +99,23 @@ async fn remove_volumes(options: &NodeOptions) -> Vec<String> {
     };
     let mut errors = Vec::new();
     for pod in pods {
-        errors.extend(volumes.tear_down(&pod).await.err().map(|error| error.to_string()));
+        errors.extend(
+            volumes
+                .tear_down(&pod)
+                .await
+                .err()
+                .map(|error| error.to_string()),
+        );
     }
     errors
 }
 
 fn remove_path(path: &Path) -> Result<()> {
-    let removed =
-        if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    let removed = if path.is_dir() {
+        std::fs::remove_dir_all(path)
+    } else {
+        std::fs::remove_file(path)
+    };
     match removed {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("remove {}", path.display()))

@@ -53,8 +53,10 @@ pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
     let (pleg, lifecycle) = start_pleg(options, runtime.clone());
     let shutdown = CancellationToken::new();
     let facts = follow_facts(facts::read(options)?, &pleg, shutdown.clone());
-    let folders =
-        Folders { root: options.root_dir.clone(), logs: options.pod_logs_dir.clone() };
+    let folders = Folders {
+        root: options.root_dir.clone(),
+        logs: options.pod_logs_dir.clone(),
+    };
     let kubelet = Kubelet::new(
         KubeletOptions {
             node_name: options.node_name(),
@@ -72,7 +74,11 @@ pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
             clock: Arc::new(SystemClock),
         },
     );
-    tracing::info!(node = options.node_name(), version = VERSION, "node agent started");
+    tracing::info!(
+        node = options.node_name(),
+        version = VERSION,
+        "node agent started"
+    );
     let work = tokio::spawn(kubelet.run(control, lifecycle, shutdown.clone()));
     wait_for_signal().await?;
     tracing::info!("shutting down; pods live on");
@@ -104,7 +110,10 @@ pub(crate) fn pod_network(options: &NodeOptions) -> Result<PodNetwork> {
 }
 
 fn start_network(options: &NodeOptions, pods: &[RuntimePod]) -> Result<NetworkHandle> {
-    for folder in [options.cni_socket.parent(), Some(options.cni_data_dir.as_path())] {
+    for folder in [
+        options.cni_socket.parent(),
+        Some(options.cni_data_dir.as_path()),
+    ] {
         let folder = folder.unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
     }
@@ -121,7 +130,9 @@ fn start_network(options: &NodeOptions, pods: &[RuntimePod]) -> Result<NetworkHa
         .flat_map(|pod| &pod.sandboxes)
         .map(|sandbox| sandbox.id.as_str())
         .collect();
-    let freed = handle.reconcile(&live).context("cannot read the addresses in use")?;
+    let freed = handle
+        .reconcile(&live)
+        .context("cannot read the addresses in use")?;
     if freed > 0 {
         tracing::info!(freed, "addresses of vanished sandboxes freed");
     }
@@ -134,7 +145,11 @@ fn start_network(options: &NodeOptions, pods: &[RuntimePod]) -> Result<NetworkHa
 
 /// The network's part of each pod's timeline.
 fn record_attached(event: NetworkAttached) {
-    let at_us = event.finished_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    let at_us = event
+        .finished_at
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_micros();
     tracing::debug!(
         target: "swiftlet::timeline",
         pod = format_args!("{}/{}", event.pod.namespace, event.pod.name),

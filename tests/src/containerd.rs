@@ -41,7 +41,11 @@ impl Containerd {
         let dir = stack.join("containerd");
         std::fs::create_dir_all(&dir)?;
         std::fs::write(dir.join("config.toml"), configuration(&dir, options))?;
-        let mut containerd = Self { dir, daemon: None, keep: false };
+        let mut containerd = Self {
+            dir,
+            daemon: None,
+            keep: false,
+        };
         containerd.restart()?;
         Ok(containerd)
     }
@@ -50,7 +54,11 @@ impl Containerd {
     pub fn find(stack: &Path) -> Option<Self> {
         let dir = stack.join("containerd");
         let daemon = Process::find(&dir, "containerd")?;
-        Some(Self { dir, daemon: Some(daemon), keep: false })
+        Some(Self {
+            dir,
+            daemon: Some(daemon),
+            keep: false,
+        })
     }
 
     /// The socket of a stack's daemon.
@@ -74,7 +82,9 @@ impl Containerd {
             }
             let mut ctr = Command::new("ctr");
             let answer = ctr.arg("--address").arg(&socket).arg("version").output();
-            answer.is_ok_and(|answer| answer.status.success()).then_some(Ok(()))
+            answer
+                .is_ok_and(|answer| answer.status.success())
+                .then_some(Ok(()))
         })??;
         self.daemon = Some(daemon);
         Ok(())
@@ -82,7 +92,10 @@ impl Containerd {
 
     /// Kills the daemon as a crash would; containers and shims live on.
     pub fn kill_daemon(&mut self) -> Result<()> {
-        self.daemon.take().context("containerd does not run")?.kill()
+        self.daemon
+            .take()
+            .context("containerd does not run")?
+            .kill()
     }
 
     /// Leaves it running when this value is dropped.
@@ -106,7 +119,9 @@ impl Containerd {
         for pid in remains::descendants(&shims).into_iter().chain(shims) {
             kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
         }
-        wait_for("shims end", READY_LIMIT, || self.shims().is_empty().then_some(()))?;
+        wait_for("shims end", READY_LIMIT, || {
+            self.shims().is_empty().then_some(())
+        })?;
         remains::remove_cgroups(&cgroups);
         self.unmount_all()
     }
@@ -124,7 +139,12 @@ impl Containerd {
         let mounts = std::fs::read_to_string("/proc/self/mounts")?;
         let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
         // Newest first: a mount may lie on another.
-        for point in points.filter(|point| point.starts_with(&below)).collect::<Vec<_>>().iter().rev() {
+        for point in points
+            .filter(|point| point.starts_with(&below))
+            .collect::<Vec<_>>()
+            .iter()
+            .rev()
+        {
             nix::mount::umount2(*point, nix::mount::MntFlags::MNT_DETACH)
                 .with_context(|| format!("unmount {point}"))?;
         }
@@ -145,15 +165,27 @@ impl Drop for Containerd {
 
 fn is_shim(pid: i32, socket: &str) -> bool {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-    let is_shim = words.first().is_some_and(|program| program.contains("containerd-shim"));
-    is_shim && words.windows(2).any(|pair| pair[0] == "-address" && pair[1] == socket)
+    let words: Vec<_> = line
+        .split(|byte| *byte == 0)
+        .map(String::from_utf8_lossy)
+        .collect();
+    let is_shim = words
+        .first()
+        .is_some_and(|program| program.contains("containerd-shim"));
+    is_shim
+        && words
+            .windows(2)
+            .any(|pair| pair[0] == "-address" && pair[1] == socket)
 }
 
 /// Version 2 of the file is what 1.6 and 1.7 read, and 2.x converts.
 fn configuration(dir: &Path, options: &ContainerdOptions) -> String {
     let dir = dir.display();
-    let ContainerdOptions { pause_image, cni_conf_dir, cni_bin_dir } = options;
+    let ContainerdOptions {
+        pause_image,
+        cni_conf_dir,
+        cni_bin_dir,
+    } = options;
     format!(
         r#"version = 2
 root = "{dir}/root"
@@ -203,17 +235,26 @@ oom_score = 0
 fn may_lower_oom_score() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    let mask = mask
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0);
     mask & (1 << 24) != 0
 }
 
 /// Runs `ctr` in Kubernetes' namespace.
 pub fn ctr(socket: &Path, arguments: &[&std::ffi::OsStr]) -> Result<String> {
     let mut command = Command::new("ctr");
-    command.arg("--address").arg(socket).args(["--namespace", "k8s.io"]).args(arguments);
+    command
+        .arg("--address")
+        .arg(socket)
+        .args(["--namespace", "k8s.io"])
+        .args(arguments);
     let output = command.output().context("ctr is not installed")?;
     if !output.status.success() {
-        bail!("ctr {arguments:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "ctr {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

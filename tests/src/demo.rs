@@ -27,7 +27,10 @@ pub fn run(mut options: StackOptions) -> Result<()> {
     let started = now_us();
     let mut stack = Stack::start(options)?;
     let ready = milliseconds(now_us(), started);
-    step(&format!("stack up, node Ready after {ready} ms: {}", stack.describe()));
+    step(&format!(
+        "stack up, node Ready after {ready} ms: {}",
+        stack.describe()
+    ));
     let shown = show(&stack);
     let stopped = stack.remove();
     shown?;
@@ -46,7 +49,13 @@ fn show(stack: &Stack) -> Result<()> {
     create_pods(stack, &kubectl, &watch)?;
     ping(stack, &kubectl, &watch)?;
     kill_process(stack, &kubectl, &watch)?;
-    kubectl.run(&["delete", "deployment/trio", "pod/solo", "pod/ping", "--grace-period=1"])?;
+    kubectl.run(&[
+        "delete",
+        "deployment/trio",
+        "pod/solo",
+        "pod/ping",
+        "--grace-period=1",
+    ])?;
     wait_for("all pods deleted", STEP_LIMIT, || {
         let pods = kubectl.json(&["get", "pods"]).ok()?;
         pods["items"].as_array()?.is_empty().then_some(())
@@ -62,12 +71,31 @@ fn create_pods(stack: &Stack, kubectl: &Kubectl, watch: &Watch) -> Result<()> {
     let is_ready = |name: &str| watch.find(|seen| seen.name == name && seen.ready);
     wait_for("pod solo Ready", STEP_LIMIT, || is_ready("solo"))?;
     kubectl.run(&[
-        "create", "deployment", "trio", "--image", image, "--replicas", "3", "--", "sleep", "3600",
+        "create",
+        "deployment",
+        "trio",
+        "--image",
+        image,
+        "--replicas",
+        "3",
+        "--",
+        "sleep",
+        "3600",
     ])?;
-    kubectl.run(&["wait", "deployment/trio", "--for=condition=Available", "--timeout=60s"])?;
+    kubectl.run(&[
+        "wait",
+        "deployment/trio",
+        "--for=condition=Available",
+        "--timeout=60s",
+    ])?;
     let mut names = wait_for("three pods of trio Ready", STEP_LIMIT, || {
-        let mut names: Vec<String> = watch.seen().into_iter().filter(|seen| seen.ready)
-            .map(|seen| seen.name).filter(|name| name.starts_with("trio-")).collect();
+        let mut names: Vec<String> = watch
+            .seen()
+            .into_iter()
+            .filter(|seen| seen.ready)
+            .map(|seen| seen.name)
+            .filter(|name| name.starts_with("trio-"))
+            .collect();
         names.sort();
         names.dedup();
         (names.len() == 3).then_some(names)
@@ -89,16 +117,33 @@ fn create_pods(stack: &Stack, kubectl: &Kubectl, watch: &Watch) -> Result<()> {
 /// One pod pings another: `kubectl exec` is not needed for that.
 fn ping(stack: &Stack, kubectl: &Kubectl, watch: &Watch) -> Result<()> {
     let solo = kubectl.json(&["get", "pod", "solo"])?;
-    let ip = solo["status"]["podIP"].as_str().context("solo has no podIP")?.to_owned();
+    let ip = solo["status"]["podIP"]
+        .as_str()
+        .context("solo has no podIP")?
+        .to_owned();
     let image = &stack.options().busybox_image;
     kubectl.run(&[
-        "run", "ping", "--image", image, "--restart=Never", "--", "ping", "-c", "1", "-W", "2", &ip,
+        "run",
+        "ping",
+        "--image",
+        image,
+        "--restart=Never",
+        "--",
+        "ping",
+        "-c",
+        "1",
+        "-W",
+        "2",
+        &ip,
     ])?;
     let end = wait_for("the ping ends", STEP_LIMIT, || {
         watch.find(|seen| seen.name == "ping" && ["Succeeded", "Failed"].contains(&&*seen.phase))
     })?;
     if end.phase != "Succeeded" {
-        bail!("pod ping cannot reach pod solo at {ip}: phase {}", end.phase);
+        bail!(
+            "pod ping cannot reach pod solo at {ip}: phase {}",
+            end.phase
+        );
     }
     step(&format!("pod ping reached pod solo at {ip}"));
     Ok(())
@@ -126,8 +171,14 @@ fn kill_process(stack: &Stack, kubectl: &Kubectl, watch: &Watch) -> Result<()> {
 /// The first process of a pod's first container, by its cgroup.
 pub fn first_process(cgroup_root: &str, pod: &serde_json::Value) -> Result<i32> {
     let uid = pod["metadata"]["uid"].as_str().context("no uid")?;
-    let id = pod["status"]["containerStatuses"][0]["containerID"].as_str().unwrap_or_default();
-    let id = id.rsplit('/').next().filter(|id| !id.is_empty()).context("no containerID")?;
+    let id = pod["status"]["containerStatuses"][0]["containerID"]
+        .as_str()
+        .unwrap_or_default();
+    let id = id
+        .rsplit('/')
+        .next()
+        .filter(|id| !id.is_empty())
+        .context("no containerID")?;
     for procs in candidates(cgroup_root, uid, id) {
         let text = std::fs::read_to_string(procs).unwrap_or_default();
         if let Some(pid) = text.lines().filter_map(|line| line.parse().ok()).min() {
@@ -141,8 +192,15 @@ fn candidates(root: &str, uid: &str, container: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for hierarchy in ["", "pids"] {
         for class in ["", "burstable", "besteffort"] {
-            let base = Path::new("/sys/fs/cgroup").join(hierarchy).join(root).join(class);
-            found.push(base.join(format!("pod{uid}")).join(container).join("cgroup.procs"));
+            let base = Path::new("/sys/fs/cgroup")
+                .join(hierarchy)
+                .join(root)
+                .join(class);
+            found.push(
+                base.join(format!("pod{uid}"))
+                    .join(container)
+                    .join("cgroup.procs"),
+            );
         }
     }
     found

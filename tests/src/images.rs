@@ -38,18 +38,25 @@ pub struct Archive {
 
 /// Makes the archive of an image that holds busybox under all its names.
 pub fn busybox_archive(folder: &Path, name: &str) -> Result<Archive> {
-    let program = std::fs::read(BUSYBOX)
-        .context("no /bin/busybox: apt-get install busybox-static")?;
+    let program =
+        std::fs::read(BUSYBOX).context("no /bin/busybox: apt-get install busybox-static")?;
     let list = Command::new(BUSYBOX).arg("--list").output()?;
     let mut layer = Tar::default();
     for path in ["bin/", "etc/", "tmp/", "root/", "var/"] {
         layer.folder(path);
     }
     layer.file("bin/busybox", 0o755, &program);
-    for applet in String::from_utf8_lossy(&list.stdout).lines().filter(|name| *name != "busybox") {
+    for applet in String::from_utf8_lossy(&list.stdout)
+        .lines()
+        .filter(|name| *name != "busybox")
+    {
         layer.link(&format!("bin/{applet}"), "busybox");
     }
-    layer.file("etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n");
+    layer.file(
+        "etc/passwd",
+        0o644,
+        b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n",
+    );
     layer.file("etc/group", 0o644, b"root:x:0:\nnobody:x:65534:\n");
     archive(folder, name, layer, &json!({"Cmd": ["sh"]}))
 }
@@ -71,7 +78,9 @@ pub fn import(socket: &Path, archives: &[Archive]) -> Result<()> {
         ctr(socket, &label.map(OsStr::new))?;
     }
     for Archive { name, .. } in archives {
-        wait_for(&format!("CRI knows {name}"), NOTICE_LIMIT, || is_noticed(socket, name))?;
+        wait_for(&format!("CRI knows {name}"), NOTICE_LIMIT, || {
+            is_noticed(socket, name)
+        })?;
     }
     Ok(())
 }
@@ -102,7 +111,10 @@ fn archive(folder: &Path, name: &str, layer: Tar, config: &serde_json::Value) ->
     let path = folder.join(format!("{}.tar", name.replace(['/', ':'], "_")));
     std::fs::create_dir_all(folder)?;
     std::fs::write(&path, tar.finish())?;
-    Ok(Archive { path, name: name.to_owned() })
+    Ok(Archive {
+        path,
+        name: name.to_owned(),
+    })
 }
 
 /// The word of the image specification, which is Go's.
@@ -118,12 +130,18 @@ fn architecture() -> Result<&'static str> {
 fn sha256(bytes: &[u8]) -> Result<String> {
     use std::io::Write;
     use std::process::Stdio;
-    let mut child =
-        Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut child = Command::new("sha256sum")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
     child.stdin.take().context("piped")?.write_all(bytes)?;
     let output = child.wait_with_output()?;
     let text = String::from_utf8(output.stdout)?;
-    Ok(text.split_whitespace().next().context("sha256sum is silent")?.to_owned())
+    Ok(text
+        .split_whitespace()
+        .next()
+        .context("sha256sum is silent")?
+        .to_owned())
 }
 
 /// A tar in the making.
@@ -144,7 +162,8 @@ impl Tar {
     fn file(&mut self, path: &str, mode: u32, content: &[u8]) {
         self.header(path, b'0', mode, content.len(), "");
         self.bytes.extend_from_slice(content);
-        self.bytes.resize(self.bytes.len().next_multiple_of(BLOCK), 0);
+        self.bytes
+            .resize(self.bytes.len().next_multiple_of(BLOCK), 0);
     }
 
     fn header(&mut self, path: &str, kind: u8, mode: u32, size: usize, target: &str) {
@@ -187,9 +206,20 @@ mod tests {
         tar.link("a/two", "one");
         let path = folder.path().join("x.tar");
         std::fs::write(&path, tar.finish()).expect("written");
-        let output = Command::new("tar").arg("tvf").arg(&path).output().expect("tar runs");
+        let output = Command::new("tar")
+            .arg("tvf")
+            .arg(&path)
+            .output()
+            .expect("tar runs");
         let listing = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert!(listing.contains("a/two -> one") && listing.contains("a/one"), "{listing}");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(
+            listing.contains("a/two -> one") && listing.contains("a/one"),
+            "{listing}"
+        );
     }
 }

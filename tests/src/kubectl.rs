@@ -16,7 +16,10 @@ pub struct Kubectl {
 impl Kubectl {
     /// Uses this program and this file.
     pub fn new(program: &Path, kubeconfig: &Path) -> Self {
-        Self { program: program.to_owned(), kubeconfig: kubeconfig.to_owned() }
+        Self {
+            program: program.to_owned(),
+            kubeconfig: kubeconfig.to_owned(),
+        }
     }
 
     /// A command with the kubeconfig set, to be completed by the caller.
@@ -61,9 +64,16 @@ impl Kubectl {
     ) -> Result<Output> {
         use std::io::Write;
         let mut command = self.command(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        child.stdin.take().context("piped")?.write_all(input.as_bytes())?;
+        child
+            .stdin
+            .take()
+            .context("piped")?
+            .write_all(input.as_bytes())?;
         Ok(child.wait_with_output()?)
     }
 
@@ -82,12 +92,18 @@ impl Kubectl {
 
 fn checked(output: &Output, what: &str) -> Result<String> {
     if !output.status.success() {
-        bail!("kubectl {what}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "kubectl {what}: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn words<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> String {
-    let words: Vec<_> = arguments.iter().map(|word| word.as_ref().to_string_lossy()).collect();
+    let words: Vec<_> = arguments
+        .iter()
+        .map(|word| word.as_ref().to_string_lossy())
+        .collect();
     words.join(" ")
 }

@@ -45,7 +45,9 @@ impl Machine {
             ("process", &self.processes, &before.processes),
         ];
         let added = |(kind, now, then): (&str, &BTreeSet<String>, &BTreeSet<String>)| {
-            now.difference(then).map(|name| format!("{kind} {name}")).collect::<Vec<_>>()
+            now.difference(then)
+                .map(|name| format!("{kind} {name}"))
+                .collect::<Vec<_>>()
         };
         kinds.into_iter().flat_map(added).collect()
     }
@@ -53,18 +55,25 @@ impl Machine {
 
 fn names_in(folder: &str) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 fn mounts() -> BTreeSet<String> {
     let text = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    text.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect()
+    text.lines()
+        .filter_map(|line| line.split(' ').nth(1))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The root cgroup itself stays for the next start; what lies below it belongs to pods.
 fn cgroups(root: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    let hierarchies = names_in("/sys/fs/cgroup").into_iter().map(|name| format!("{name}/{root}"));
+    let hierarchies = names_in("/sys/fs/cgroup")
+        .into_iter()
+        .map(|name| format!("{name}/{root}"));
     for folder in hierarchies.chain([root.to_owned()]) {
         collect_folders(&Path::new("/sys/fs/cgroup").join(folder), &mut found);
     }
@@ -84,7 +93,10 @@ fn tables() -> BTreeSet<String> {
     let Ok(output) = Command::new("nft").args(["list", "tables"]).output() else {
         return BTreeSet::new();
     };
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 fn processes(dir: &Path) -> BTreeSet<String> {
@@ -93,8 +105,12 @@ fn processes(dir: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for pid in names_in("/proc") {
         let is_other = pid.parse::<u32>().is_ok() && pid != own;
-        let Some(line) = is_other.then(|| command_line(&pid)).flatten() else { continue };
-        let is_stack = ["swiftlet-", "containerd"].iter().any(|name| line.contains(name));
+        let Some(line) = is_other.then(|| command_line(&pid)).flatten() else {
+            continue;
+        };
+        let is_stack = ["swiftlet-", "containerd"]
+            .iter()
+            .any(|name| line.contains(name));
         if is_stack && line.contains(&needle) && !line.contains("swiftlet-stack") {
             found.insert(format!("{pid} {line}"));
         }
@@ -104,5 +120,10 @@ fn processes(dir: &Path) -> BTreeSet<String> {
 
 fn command_line(pid: &str) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    Some(String::from_utf8_lossy(&bytes).replace('\0', " ").trim().to_owned())
+    Some(
+        String::from_utf8_lossy(&bytes)
+            .replace('\0', " ")
+            .trim()
+            .to_owned(),
+    )
 }

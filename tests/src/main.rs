@@ -37,10 +37,18 @@ struct Arguments {
     #[arg(long, default_value = "127.0.0.1:6443")]
     listen: SocketAddr,
     /// Name of the pause image, made here and loaded.
-    #[arg(long, env = "SWIFTLET_PAUSE_IMAGE", default_value = "registry.local/pause:3.9")]
+    #[arg(
+        long,
+        env = "SWIFTLET_PAUSE_IMAGE",
+        default_value = "registry.local/pause:3.9"
+    )]
     pause_image: String,
     /// Name of the busybox image, made here and loaded.
-    #[arg(long, env = "SWIFTLET_BUSYBOX_IMAGE", default_value = "registry.local/busybox:1.35")]
+    #[arg(
+        long,
+        env = "SWIFTLET_BUSYBOX_IMAGE",
+        default_value = "registry.local/busybox:1.35"
+    )]
     busybox_image: String,
     /// Most pods on the node.
     #[arg(long, default_value_t = 110)]

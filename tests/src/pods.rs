@@ -23,9 +23,18 @@ pub fn containers(kubectl: &Kubectl) -> Result<Containers> {
         .iter()
         .map(|pod| {
             let status = &pod["status"]["containerStatuses"][0];
-            let id = status["containerID"].as_str().unwrap_or_default().to_owned();
+            let id = status["containerID"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
             let restarts = status["restartCount"].as_u64().unwrap_or_default();
-            (pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(), (id, restarts))
+            (
+                pod["metadata"]["name"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
+                (id, restarts),
+            )
         })
         .collect())
 }
@@ -33,7 +42,9 @@ pub fn containers(kubectl: &Kubectl) -> Result<Containers> {
 /// Whether a pod's Ready condition is True.
 pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.into_iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
+    conditions
+        .into_iter()
+        .any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
 /// Waits until exactly `count` pods exist and all are Ready.

@@ -34,15 +34,26 @@ impl Process {
     pub fn start(dir: &Path, name: &str, command: &mut Command) -> Result<Self> {
         let log = dir.join(format!("{name}.log"));
         let output = File::options().create(true).append(true).open(&log)?;
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output);
         // A group of its own, so that a Ctrl-C meant for the caller does not end it.
         command.process_group(0);
-        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
         let pid = Pid::from_raw(i32::try_from(child.id())?);
         let started = start_time(pid).with_context(|| format!("{name} ended at once"))?;
         let pid_file = dir.join(format!("{name}.pid"));
         std::fs::write(&pid_file, format!("{pid} {started}\n"))?;
-        Ok(Self { name: name.to_owned(), pid, started, pid_file, log })
+        Ok(Self {
+            name: name.to_owned(),
+            pid,
+            started,
+            pid_file,
+            log,
+        })
     }
 
     /// Finds the program that an earlier command started; `None` if it does not run.
@@ -78,7 +89,9 @@ impl Process {
     /// Its resident memory in KiB.
     pub fn rss_kib(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
         line.split_whitespace().next()?.parse().ok()
     }
 
@@ -140,11 +153,7 @@ fn start_time(pid: Pid) -> Option<u64> {
 }
 
 /// Waits until `ready` answers something, or says what was waited for.
-pub fn wait_for<T>(
-    what: &str,
-    limit: Duration,
-    mut ready: impl FnMut() -> Option<T>,
-) -> Result<T> {
+pub fn wait_for<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Option<T>) -> Result<T> {
     let deadline = Instant::now() + limit;
     loop {
         if let Some(value) = ready() {

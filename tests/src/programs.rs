@@ -10,16 +10,23 @@ use anyhow::{Context, Result, bail};
 pub fn ours(name: &str) -> Result<PathBuf> {
     let here = std::env::current_exe()?;
     let folders = here.ancestors().skip(1).take(2);
-    let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
+    let found = folders
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file());
     found.with_context(|| {
-        format!("{name} is not built: cargo build --workspace ({})", here.display())
+        format!(
+            "{name} is not built: cargo build --workspace ({})",
+            here.display()
+        )
     })
 }
 
 /// A static program of this project, as `make static` puts it into `target/static`.
 pub fn ours_static(name: &str) -> Result<PathBuf> {
     let here = std::env::current_exe()?;
-    let found = here.ancestors().map(|folder| folder.join("static").join(name));
+    let found = here
+        .ancestors()
+        .map(|folder| folder.join("static").join(name));
     let found = found.take(4).find(|path| path.is_file());
     found.with_context(|| format!("{name} is not built: make static ({})", here.display()))
 }
@@ -37,7 +44,9 @@ pub fn kubectls() -> Result<Vec<(String, PathBuf)>> {
     for folder in package_folders(&first) {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let Some(version) = name.strip_prefix("kubectl.") else { continue };
+            let Some(version) = name.strip_prefix("kubectl.") else {
+                continue;
+            };
             let is_version = version.split('.').all(|part| part.parse::<u32>().is_ok());
             if is_version && !found.iter().any(|(known, _)| known == version) {
                 found.push((version.to_owned(), entry.path()));
@@ -50,9 +59,16 @@ pub fn kubectls() -> Result<Vec<(String, PathBuf)>> {
 
 fn package_folders(kubectl: &Path) -> Vec<PathBuf> {
     let mut folders = Vec::new();
-    folders.extend(kubectl.canonicalize().ok().and_then(|path| Some(path.parent()?.to_owned())));
+    folders.extend(
+        kubectl
+            .canonicalize()
+            .ok()
+            .and_then(|path| Some(path.parent()?.to_owned())),
+    );
     for package in ["kubectl", "google-cloud-cli"] {
-        let Ok(output) = Command::new("dpkg").args(["-L", package]).output() else { continue };
+        let Ok(output) = Command::new("dpkg").args(["-L", package]).output() else {
+            continue;
+        };
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let programs = text.lines().filter(|line| line.contains("/kubectl.1."));
         folders.extend(programs.filter_map(|line| Some(Path::new(line).parent()?.to_owned())));
@@ -63,7 +79,9 @@ fn package_folders(kubectl: &Path) -> Vec<PathBuf> {
 }
 
 fn version_of(kubectl: &Path) -> Result<String> {
-    let output = Command::new(kubectl).args(["version", "--client", "-o", "json"]).output()?;
+    let output = Command::new(kubectl)
+        .args(["version", "--client", "-o", "json"])
+        .output()?;
     let version: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let version = &version["clientVersion"];
     match (version["major"].as_str(), version["minor"].as_str()) {
@@ -75,5 +93,7 @@ fn version_of(kubectl: &Path) -> Result<String> {
 /// A program on the path.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
 }

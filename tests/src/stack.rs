@@ -83,7 +83,10 @@ impl Stack {
             bail!("must run as root: pods need namespaces, mounts and cgroups");
         }
         if Process::find(&options.dir, "control").is_some() {
-            bail!("a stack runs in {} already: make down", options.dir.display());
+            bail!(
+                "a stack runs in {} already: make down",
+                options.dir.display()
+            );
         }
         // Logs of an earlier run would be taken for this one's.
         for name in ["control.log", "node.log"] {
@@ -95,8 +98,13 @@ impl Stack {
         if options.listen.port() == 0 {
             options.listen = TcpListener::bind(options.listen)?.local_addr()?;
         }
-        let mut stack =
-            Self { options, containerd: None, control: None, node: None, keep: false };
+        let mut stack = Self {
+            options,
+            containerd: None,
+            control: None,
+            node: None,
+            keep: false,
+        };
         stack.install_shim()?;
         stack.start_control()?;
         stack.start_containerd()?;
@@ -161,8 +169,16 @@ impl Stack {
 
     /// One line for people.
     pub fn describe(&self) -> String {
-        let StackOptions { listen, node_name, dir, .. } = &self.options;
-        format!("API server https://{listen}, node {node_name}, folder {}", dir.display())
+        let StackOptions {
+            listen,
+            node_name,
+            dir,
+            ..
+        } = &self.options;
+        format!(
+            "API server https://{listen}, node {node_name}, folder {}",
+            dir.display()
+        )
     }
 
     /// Leaves everything running when this value is dropped.
@@ -186,21 +202,32 @@ impl Stack {
 
     /// Kills the control plane as a crash would, and starts it again.
     pub fn crash_control(&mut self) -> Result<()> {
-        self.control.take().context("the control plane does not run")?.kill()?;
+        self.control
+            .take()
+            .context("the control plane does not run")?
+            .kill()?;
         self.start_control()?;
         self.wait_for_control()
     }
 
     /// Kills the runtime's daemon as a crash would (its shims live on), and starts it again.
     pub fn crash_containerd(&mut self) -> Result<()> {
-        let containerd = self.containerd.as_mut().context("containerd does not run")?;
+        let containerd = self
+            .containerd
+            .as_mut()
+            .context("containerd does not run")?;
         containerd.kill_daemon()?;
         containerd.restart()
     }
 
     /// Starts the node agent.
     pub fn start_node(&mut self) -> Result<()> {
-        let StackOptions { dir, node_name, log, .. } = &self.options;
+        let StackOptions {
+            dir,
+            node_name,
+            log,
+            ..
+        } = &self.options;
         let kubeconfig = dir.join("node.kubeconfig");
         if !kubeconfig.exists() {
             let mut command = self.control_command()?;
@@ -236,7 +263,10 @@ impl Stack {
     pub fn remove(&mut self) -> Result<()> {
         self.keep = true;
         let mut errors = Vec::new();
-        for process in [self.node.take(), self.control.take()].into_iter().flatten() {
+        for process in [self.node.take(), self.control.take()]
+            .into_iter()
+            .flatten()
+        {
             errors.extend(process.stop().err());
         }
         errors.extend(self.reset().err());
@@ -244,7 +274,11 @@ impl Stack {
             errors.extend(containerd.stop().err());
         }
         errors.extend(self.remove_folder().err());
-        if errors.is_empty() { Ok(()) } else { bail!("{errors:?}") }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            bail!("{errors:?}")
+        }
     }
 
     /// Removes the node's pods, networks, cgroups and volumes.
@@ -291,7 +325,14 @@ impl Stack {
     }
 
     fn node_command(&self) -> Result<Command> {
-        let StackOptions { dir, node_name, pod_cidr, bridge, cgroup_root, .. } = &self.options;
+        let StackOptions {
+            dir,
+            node_name,
+            pod_cidr,
+            bridge,
+            cgroup_root,
+            ..
+        } = &self.options;
         let mut command = Command::new(programs::ours("swiftlet-node")?);
         let paths = [
             ("--kubeconfig", "node.kubeconfig"),
@@ -316,7 +357,9 @@ impl Stack {
 
     fn start_control(&mut self) -> Result<()> {
         let mut command = self.control_command()?;
-        command.env("RUST_LOG", &self.options.log).arg("--log-format=json");
+        command
+            .env("RUST_LOG", &self.options.log)
+            .arg("--log-format=json");
         self.control = Some(Process::start(&self.options.dir, "control", &mut command)?);
         Ok(())
     }
@@ -327,7 +370,8 @@ impl Stack {
             if !self.control.as_ref().is_some_and(Process::is_running) {
                 return Some(Err(self.last_words("control")));
             }
-            let ready = self.kubeconfig().exists() && kubectl.run(&["get", "--raw", "/readyz"]).is_ok();
+            let ready =
+                self.kubeconfig().exists() && kubectl.run(&["get", "--raw", "/readyz"]).is_ok();
             ready.then_some(Ok(()))
         })?
     }
@@ -373,6 +417,11 @@ fn write_secret(path: &Path, bytes: &[u8]) -> Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = std::fs::File::options();
-    let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(path)?;
+    let mut file = options
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)?;
     Ok(file.write_all(bytes)?)
 }

@@ -50,8 +50,15 @@ fn unchanged(
     wait_ready(kubectl, before.len())?;
     std::thread::sleep(SETTLE);
     assert_eq!(&containers(kubectl)?, before, "after a crash of the {who}");
-    let flipped: Vec<_> = watch.seen().into_iter().filter(|seen| !seen.ready).collect();
-    assert!(flipped.is_empty(), "after a crash of the {who}: {flipped:?}");
+    let flipped: Vec<_> = watch
+        .seen()
+        .into_iter()
+        .filter(|seen| !seen.ready)
+        .collect();
+    assert!(
+        flipped.is_empty(),
+        "after a crash of the {who}: {flipped:?}"
+    );
     Ok(())
 }
 

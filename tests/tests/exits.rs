@@ -27,11 +27,21 @@ fn every_exit_code_reaches_the_api_as_it_was() -> Result<()> {
     for bpf in ["auto", "off"] {
         let (_folder, stack) = stack(bpf)?;
         exit_codes(&stack).with_context(|| format!("--bpf={bpf}"))?;
-        let node = stack.kubectl()?.json(&["get", "node", &stack.options().node_name])?;
-        let conditions = node["status"]["conditions"].as_array().context("conditions")?;
-        let events = conditions.iter().find(|one| one["type"] == "LifecycleEventsFromKernel");
+        let node = stack
+            .kubectl()?
+            .json(&["get", "node", &stack.options().node_name])?;
+        let conditions = node["status"]["conditions"]
+            .as_array()
+            .context("conditions")?;
+        let events = conditions
+            .iter()
+            .find(|one| one["type"] == "LifecycleEventsFromKernel");
         let expected = if bpf == "auto" { "True" } else { "False" };
-        assert_eq!(events.context("the condition")?["status"], expected, "{node}");
+        assert_eq!(
+            events.context("the condition")?["status"],
+            expected,
+            "{node}"
+        );
     }
     Ok(())
 }
@@ -45,7 +55,10 @@ fn exit_codes(stack: &Stack) -> Result<()> {
         ("seven", ("sleep 0.2; exit 7", 7, "Error", "Failed")),
         ("max", ("exit 255", 255, "Error", "Failed")),
         // A shell as process 1 is not killed by its own SIGKILL: another one kills its child.
-        ("signal", ("sh -c 'kill -9 $$'; exit $?", 137, "Error", "Failed")),
+        (
+            "signal",
+            ("sh -c 'kill -9 $$'; exit $?", 137, "Error", "Failed"),
+        ),
     ]);
     for (name, (script, ..)) in &cases {
         kubectl.apply(&manifest(name, 1, image, script))?;
@@ -53,7 +66,9 @@ fn exit_codes(stack: &Stack) -> Result<()> {
     for (name, (_, code, reason, phase)) in &cases {
         let pod = wait_for(name, LIMIT, || {
             let pod = kubectl.json(&["get", "pod", &format!("{name}-0")]).ok()?;
-            pod["status"]["phase"].as_str().filter(|phase| *phase != "Pending" && *phase != "Running")?;
+            pod["status"]["phase"]
+                .as_str()
+                .filter(|phase| *phase != "Pending" && *phase != "Running")?;
             Some(pod)
         })?;
         let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
@@ -77,8 +92,12 @@ fn thirty_pods_at_once_become_ready_and_go() -> Result<()> {
     kubectl.apply(&manifest("burst", 30, image, "sleep 3600"))?;
     wait_ready(&kubectl, 30)?;
     let pods = kubectl.json(&["get", "pods"])?;
-    let ips: std::collections::BTreeSet<_> = pods["items"].as_array().context("items")?.iter()
-        .map(|pod| pod["status"]["podIP"].as_str().unwrap_or_default()).collect();
+    let ips: std::collections::BTreeSet<_> = pods["items"]
+        .as_array()
+        .context("items")?
+        .iter()
+        .map(|pod| pod["status"]["podIP"].as_str().unwrap_or_default())
+        .collect();
     assert_eq!(ips.len(), 30, "each pod has an address of its own: {ips:?}");
     kubectl.run(&["delete", "pods", "--all", "--wait=false"])?;
     wait_gone(&kubectl)
@@ -101,22 +120,42 @@ fn a_hundred_cycles_leave_nothing_and_grow_nothing() -> Result<()> {
         }
     }
     // Namespaces and interfaces are closed by the kernel in the background.
-    wait_for("nothing is left", LIMIT, || look().since(&before).is_empty().then_some(()))
-        .with_context(|| format!("left: {:?}", look().since(&before)))?;
+    wait_for("nothing is left", LIMIT, || {
+        look().since(&before).is_empty().then_some(())
+    })
+    .with_context(|| format!("left: {:?}", look().since(&before)))?;
     let files = std::fs::read_dir(options.dir.join("run/networks"))?.flatten();
-    let leases = files.flat_map(|network| std::fs::read_dir(network.path()).into_iter().flatten())
-        .flatten().filter(|file| file.file_name().to_string_lossy().starts_with("10.")).count();
+    let leases = files
+        .flat_map(|network| std::fs::read_dir(network.path()).into_iter().flatten())
+        .flatten()
+        .filter(|file| file.file_name().to_string_lossy().starts_with("10."))
+        .count();
     assert_eq!(leases, 0, "address files");
-    for objects in [["containers", "list", "-q"], ["snapshots", "list", ""], ["tasks", "list", "-q"]] {
-        let words = objects.iter().filter(|word| !word.is_empty()).map(std::ffi::OsStr::new);
+    for objects in [
+        ["containers", "list", "-q"],
+        ["snapshots", "list", ""],
+        ["tasks", "list", "-q"],
+    ] {
+        let words = objects
+            .iter()
+            .filter(|word| !word.is_empty())
+            .map(std::ffi::OsStr::new);
         let words: Vec<_> = words.collect();
         let listing = swiftlet_tests::containerd::ctr(&stack.runtime_socket(), &words)?;
-        let active = listing.lines().filter(|line| objects[0] != "snapshots" || line.contains("Active"));
+        let active = listing
+            .lines()
+            .filter(|line| objects[0] != "snapshots" || line.contains("Active"));
         assert_eq!(active.count(), 0, "{listing}");
     }
     let end = memory(&stack)?;
-    println!("control {} -> {} KiB, node {} -> {} KiB", warm.0, end.0, warm.1, end.1);
-    assert!(end.0 < warm.0 + GROWTH_KIB_MAX && end.1 < warm.1 + GROWTH_KIB_MAX, "{warm:?} {end:?}");
+    println!(
+        "control {} -> {} KiB, node {} -> {} KiB",
+        warm.0, end.0, warm.1, end.1
+    );
+    assert!(
+        end.0 < warm.0 + GROWTH_KIB_MAX && end.1 < warm.1 + GROWTH_KIB_MAX,
+        "{warm:?} {end:?}"
+    );
     drop(kubectl);
     Ok(())
 }
@@ -128,7 +167,12 @@ fn cycle(stack: &Stack, number: usize) -> Result<()> {
         &["create", "-f", "-"],
         &manifest(&format!("cycle{number}"), 1, image, "sleep 3600"),
     )?;
-    kubectl.run(&["wait", &format!("pod/cycle{number}-0"), "--for=condition=Ready", "--timeout=60s"])?;
+    kubectl.run(&[
+        "wait",
+        &format!("pod/cycle{number}-0"),
+        "--for=condition=Ready",
+        "--timeout=60s",
+    ])?;
     kubectl.run(&["delete", "pod", &format!("cycle{number}-0"), "--wait=true"])?;
     Ok(())
 }

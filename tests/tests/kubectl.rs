@@ -20,7 +20,10 @@ fn stack() -> Result<(tempfile::TempDir, Stack)> {
 fn the_oldest_and_the_newest_kubectl_work_the_same() -> Result<()> {
     let (_folder, stack) = stack()?;
     let all = programs::kubectls()?;
-    let ends = [all.first(), all.last()].into_iter().flatten().collect::<Vec<_>>();
+    let ends = [all.first(), all.last()]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>();
     assert!(!ends.is_empty(), "no kubectl on this machine");
     for (version, program) in ends {
         println!("kubectl {version}");
@@ -36,13 +39,21 @@ fn the_oldest_and_the_newest_kubectl_work_the_same() -> Result<()> {
 const IMAGE: &str = "registry.local/busybox:1.35";
 
 fn bare_pod(kubectl: &Kubectl) -> Result<()> {
-    kubectl.run(&["run", "one", "--image", IMAGE, "--labels", "a=b", "--", "sleep", "3600"])?;
+    kubectl.run(&[
+        "run", "one", "--image", IMAGE, "--labels", "a=b", "--", "sleep", "3600",
+    ])?;
     kubectl.run(&["wait", "pod/one", "--for=condition=Ready", "--timeout=60s"])?;
     let wide = kubectl.run(&["get", "pod", "one", "-o", "wide"])?;
     let row = wide.lines().nth(1).unwrap_or_default();
-    assert!(row.contains("1/1") && row.contains("Running") && row.contains("worker-1"), "{wide}");
+    assert!(
+        row.contains("1/1") && row.contains("Running") && row.contains("worker-1"),
+        "{wide}"
+    );
     let yaml = kubectl.run(&["get", "pod", "one", "-o", "yaml"])?;
-    assert!(yaml.contains("qosClass: BestEffort") && yaml.contains("podIP:"), "{yaml}");
+    assert!(
+        yaml.contains("qosClass: BestEffort") && yaml.contains("podIP:"),
+        "{yaml}"
+    );
     kubectl.run(&["label", "pod", "one", "tier=front"])?;
     let named = kubectl.run(&["get", "pods", "-l", "a=b,tier=front", "-o", "name"])?;
     assert_eq!(named.trim(), "pod/one");
@@ -57,19 +68,39 @@ fn bare_pod(kubectl: &Kubectl) -> Result<()> {
 }
 
 fn deployment(kubectl: &Kubectl) -> Result<()> {
-    let create = ["create", "deployment", "web", "--image", IMAGE, "--replicas", "3", "--", "sleep", "3600"];
+    let create = [
+        "create",
+        "deployment",
+        "web",
+        "--image",
+        IMAGE,
+        "--replicas",
+        "3",
+        "--",
+        "sleep",
+        "3600",
+    ];
     kubectl.run(&create)?;
-    kubectl.run(&["wait", "deployment/web", "--for=condition=Available", "--timeout=60s"])?;
+    kubectl.run(&[
+        "wait",
+        "deployment/web",
+        "--for=condition=Available",
+        "--timeout=60s",
+    ])?;
     kubectl.run(&["scale", "deployment/web", "--replicas", "1"])?;
     wait_for("scaled down", LIMIT, || {
-        let pods = kubectl.run(&["get", "pods", "-l", "app=web", "-o", "name"]).ok()?;
+        let pods = kubectl
+            .run(&["get", "pods", "-l", "app=web", "-o", "name"])
+            .ok()?;
         (pods.lines().count() == 1).then_some(())
     })?;
     let before = kubectl.run(&["get", "pods", "-l", "app=web", "-o", "name"])?;
     kubectl.run(&["set", "env", "deployment/web", "COLOUR=blue"])?;
     kubectl.run(&["rollout", "status", "deployment/web", "--timeout=60s"])?;
     wait_for("the old pod is gone", LIMIT, || {
-        let pods = kubectl.run(&["get", "pods", "-l", "app=web", "-o", "name"]).ok()?;
+        let pods = kubectl
+            .run(&["get", "pods", "-l", "app=web", "-o", "name"])
+            .ok()?;
         (pods.lines().count() == 1 && pods != before).then_some(())
     })?;
     let table = kubectl.run(&["get", "deployments"])?;
@@ -77,7 +108,9 @@ fn deployment(kubectl: &Kubectl) -> Result<()> {
     kubectl.run(&["describe", "deployment", "web"])?;
     kubectl.run(&["delete", "deployment", "web"])?;
     wait_for("owned pods are collected", LIMIT, || {
-        let pods = kubectl.run(&["get", "pods,replicasets", "-l", "app=web", "-o", "name"]).ok()?;
+        let pods = kubectl
+            .run(&["get", "pods,replicasets", "-l", "app=web", "-o", "name"])
+            .ok()?;
         pods.is_empty().then_some(())
     })
 }
@@ -95,11 +128,19 @@ fn apply(kubectl: &Kubectl) -> Result<()> {
         )
     };
     kubectl.apply(&manifest("first"))?;
-    kubectl.run(&["wait", "pod/reader", "--for=condition=Ready", "--timeout=60s"])?;
+    kubectl.run(&[
+        "wait",
+        "pod/reader",
+        "--for=condition=Ready",
+        "--timeout=60s",
+    ])?;
     let again = kubectl.apply(&manifest("first"))?;
     assert!(again.contains("pod/reader unchanged"), "{again}");
     let changed = kubectl.apply(&manifest("second"))?;
-    assert!(changed.contains("configmap/settings configured"), "{changed}");
+    assert!(
+        changed.contains("configmap/settings configured"),
+        "{changed}"
+    );
     kubectl.run(&["delete", "pod/reader", "configmap/settings"])?;
     Ok(())
 }
@@ -111,18 +152,39 @@ fn refusals(kubectl: &Kubectl) -> Result<()> {
     };
     let containers = format!("containers: [{{name: main, image: {IMAGE}}}]");
     let cases = [
-        (pod("x", &format!("{{{containers}, colour: red}}")), "unknown field \"spec.colour\""),
-        (pod("x", &format!("{{{containers}, hostNetwork: maybe}}")), "cannot unmarshal string"),
-        (pod("Upper_", &format!("{{{containers}}}")), "a lowercase RFC 1123 subdomain must consist"),
-        (pod("x", "{containers: []}"), "spec.containers: Required value"),
-        ("apiVersion: v1\nkind: Gadget\nmetadata: {name: x}\n".to_owned(), "no matches for kind \"Gadget\""),
+        (
+            pod("x", &format!("{{{containers}, colour: red}}")),
+            "unknown field \"spec.colour\"",
+        ),
+        (
+            pod("x", &format!("{{{containers}, hostNetwork: maybe}}")),
+            "cannot unmarshal string",
+        ),
+        (
+            pod("Upper_", &format!("{{{containers}}}")),
+            "a lowercase RFC 1123 subdomain must consist",
+        ),
+        (
+            pod("x", "{containers: []}"),
+            "spec.containers: Required value",
+        ),
+        (
+            "apiVersion: v1\nkind: Gadget\nmetadata: {name: x}\n".to_owned(),
+            "no matches for kind \"Gadget\"",
+        ),
     ];
     for (manifest, words) in cases {
         let output = kubectl.with_input(&["create", "-f", "-"], &manifest)?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(words), "{words}: {said}");
+        assert!(
+            !output.status.success() && said.contains(words),
+            "{words}: {said}"
+        );
     }
     let unknown = kubectl.refused(&["get", "gadgets"])?;
-    assert!(unknown.contains("the server doesn't have a resource type \"gadgets\""), "{unknown}");
+    assert!(
+        unknown.contains("the server doesn't have a resource type \"gadgets\""),
+        "{unknown}"
+    );
     Ok(())
 }

@@ -7,7 +7,10 @@ use anyhow::Result;
 use swiftlet_tests::programs::{on_path, ours};
 
 fn run(command: &mut Command) -> Result<(Output, String)> {
-    let output = command.env_remove("RUST_LOG").env("RUST_BACKTRACE", "0").output()?;
+    let output = command
+        .env_remove("RUST_LOG")
+        .env("RUST_BACKTRACE", "0")
+        .output()?;
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     Ok((output, words))
 }
@@ -15,13 +18,21 @@ fn run(command: &mut Command) -> Result<(Output, String)> {
 /// One sentence: a single line that names the remedy, and a failure.
 fn is_one_sentence(output: &Output, words: &str, about: &str) {
     assert!(!output.status.success(), "{words}");
-    let lines: Vec<_> = words.lines().filter(|line| !line.trim().is_empty()).collect();
-    assert!(lines.len() == 1 && lines[0].contains(about), "about {about}: {words}");
+    let lines: Vec<_> = words
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    assert!(
+        lines.len() == 1 && lines[0].contains(about),
+        "about {about}: {words}"
+    );
 }
 
 #[test]
 fn without_root_each_program_says_so() -> Result<()> {
-    let Some(setpriv) = on_path("setpriv") else { anyhow::bail!("no setpriv (util-linux)") };
+    let Some(setpriv) = on_path("setpriv") else {
+        anyhow::bail!("no setpriv (util-linux)")
+    };
     let folder = tempfile::tempdir()?;
     // The programs may lie where another user cannot look.
     for name in ["swiftlet-node", "swiftlet-stack"] {
@@ -51,7 +62,10 @@ fn a_control_plane_whose_port_is_taken_names_the_address() -> Result<()> {
     let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
     let folder = tempfile::tempdir()?;
     let mut command = Command::new(ours("swiftlet-control")?);
-    command.arg("--data-dir").arg(folder.path()).args(["--listen", &taken.local_addr()?.to_string()]);
+    command
+        .arg("--data-dir")
+        .arg(folder.path())
+        .args(["--listen", &taken.local_addr()?.to_string()]);
     let (output, words) = run(&mut command)?;
     is_one_sentence(&output, &words, &taken.local_addr()?.to_string());
     Ok(())
@@ -60,17 +74,36 @@ fn a_control_plane_whose_port_is_taken_names_the_address() -> Result<()> {
 #[test]
 fn doctor_names_what_is_missing_and_its_remedy() -> Result<()> {
     let mut command = Command::new(ours("swiftlet-node")?);
-    command.args(["doctor", "--container-runtime-endpoint", "unix:///nonexistent/containerd.sock"]);
+    command.args([
+        "doctor",
+        "--container-runtime-endpoint",
+        "unix:///nonexistent/containerd.sock",
+    ]);
     command.args(["--cni-bin-dir", "/nonexistent"]);
     let (output, _) = run(&mut command)?;
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!output.status.success(), "{report}");
-    for name in ["kernel", "capabilities", "io_uring", "cgroups", "container runtime", "cni shim"] {
-        assert!(report.lines().any(|line| line.contains(name)), "{name}: {report}");
+    for name in [
+        "kernel",
+        "capabilities",
+        "io_uring",
+        "cgroups",
+        "container runtime",
+        "cni shim",
+    ] {
+        assert!(
+            report.lines().any(|line| line.contains(name)),
+            "{name}: {report}"
+        );
     }
-    let runtime = report.lines().find(|line| line.contains("container runtime"));
+    let runtime = report
+        .lines()
+        .find(|line| line.contains("container runtime"));
     let runtime = runtime.unwrap_or_default();
-    assert!(runtime.starts_with("missing") && runtime.contains("-> start containerd"), "{report}");
+    assert!(
+        runtime.starts_with("missing") && runtime.contains("-> start containerd"),
+        "{report}"
+    );
     assert!(Path::new("/proc/sys/net/ipv4/ip_forward").exists() && report.contains("ip_forward"));
     Ok(())
 }

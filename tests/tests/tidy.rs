@@ -36,11 +36,16 @@ const ROWS: [(&str, u8); 21] = [
 ];
 
 /// Edges within a row that the design names.
-const EDGES_WITHIN_ROW: [(&str, &str); 2] =
-    [("swiftlet-api", "swiftlet-store"), ("swiftlet-benches", "swiftlet-tests")];
+const EDGES_WITHIN_ROW: [(&str, &str); 2] = [
+    ("swiftlet-api", "swiftlet-store"),
+    ("swiftlet-benches", "swiftlet-tests"),
+];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace")
+        .to_owned()
 }
 
 /// Every tracked or new file with this ending.
@@ -83,8 +88,14 @@ fn dependencies_point_one_way() {
             problems.push(format!("{name} has no row"));
             continue;
         };
-        let normal = package.dependencies.iter().filter(|used| used.kind == DependencyKind::Normal);
-        for used in normal.map(|used| used.name.as_str()).filter(|used| rows.contains_key(used)) {
+        let normal = package
+            .dependencies
+            .iter()
+            .filter(|used| used.kind == DependencyKind::Normal);
+        for used in normal
+            .map(|used| used.name.as_str())
+            .filter(|used| rows.contains_key(used))
+        {
             if rows[used] >= *row && !EDGES_WITHIN_ROW.contains(&(name, used)) {
                 problems.push(format!("{name} must not use {used}"));
             }
@@ -99,7 +110,11 @@ fn files_fit_a_screen_or_a_few() {
     for file in files(".rs") {
         let text = std::fs::read_to_string(&file).expect("readable");
         if text.lines().count() > FILE_LINES_MAX {
-            problems.push(format!("{}: {} lines", file.display(), text.lines().count()));
+            problems.push(format!(
+                "{}: {} lines",
+                file.display(),
+                text.lines().count()
+            ));
         }
         for (number, line) in text.lines().enumerate() {
             if line.chars().count() > COLUMNS_MAX {
@@ -114,11 +129,18 @@ fn files_fit_a_screen_or_a_few() {
 fn no_room_is_a_drawer() {
     let drawers = ["util", "utils", "common", "helpers", "misc", "mod"];
     let is_drawer = |path: &PathBuf| {
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let stem = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         drawers.contains(&&*stem)
     };
-    let problems: Vec<_> =
-        files(".rs").into_iter().filter(is_drawer).map(|path| path.display().to_string()).collect();
+    let problems: Vec<_> = files(".rs")
+        .into_iter()
+        .filter(is_drawer)
+        .map(|path| path.display().to_string())
+        .collect();
     none(&problems);
 }
 
@@ -126,10 +148,21 @@ fn no_room_is_a_drawer() {
 fn unsafe_lives_in_its_rooms() {
     let mut problems = Vec::new();
     for (name, _) in ROWS.iter().filter(|(name, _)| *name != "swiftlet-sys") {
-        let metadata = MetadataCommand::new().current_dir(root()).no_deps().exec().expect("metadata");
-        let package = metadata.packages.iter().find(|package| package.name == name);
+        let metadata = MetadataCommand::new()
+            .current_dir(root())
+            .no_deps()
+            .exec()
+            .expect("metadata");
+        let package = metadata
+            .packages
+            .iter()
+            .find(|package| package.name == name);
         let package = package.unwrap_or_else(|| panic!("{name} is a member"));
-        for target in package.targets.iter().filter(|target| target.is_lib() || target.is_bin()) {
+        for target in package
+            .targets
+            .iter()
+            .filter(|target| target.is_lib() || target.is_bin())
+        {
             let text = std::fs::read_to_string(&target.src_path).expect("readable");
             if !text.contains("#![forbid(unsafe_code)]") {
                 problems.push(format!("{} does not forbid unsafe code", target.src_path));
@@ -143,8 +176,13 @@ fn unsafe_lives_in_its_rooms() {
 fn the_kubelet_does_not_know_its_adapters() {
     let words = ["containerd", "netlink", "ebpf", "io_uring"];
     let mut problems = Vec::new();
-    for file in files(".rs").iter().filter(|file| file.starts_with(root().join("node/kubelet"))) {
-        let text = std::fs::read_to_string(file).expect("readable").to_lowercase();
+    for file in files(".rs")
+        .iter()
+        .filter(|file| file.starts_with(root().join("node/kubelet")))
+    {
+        let text = std::fs::read_to_string(file)
+            .expect("readable")
+            .to_lowercase();
         for word in words.iter().filter(|word| text.contains(**word)) {
             problems.push(format!("{} says {word}", file.display()));
         }
@@ -162,7 +200,9 @@ fn paths_in_the_documents_exist() {
             let is_path = quoted.contains('/')
                 && !quoted.contains([' ', '<', '*', '{', '$', '~', ':', '…'])
                 && !quoted.starts_with('/')
-                && [".rs", ".md", ".proto", ".toml", "/"].iter().any(|end| quoted.ends_with(end));
+                && [".rs", ".md", ".proto", ".toml", "/"]
+                    .iter()
+                    .any(|end| quoted.ends_with(end));
             if is_path && !root().join(quoted).exists() {
                 problems.push(format!("{}: {quoted}", document.display()));
             }
@@ -174,11 +214,20 @@ fn paths_in_the_documents_exist() {
 #[test]
 fn the_pods_journey_is_where_the_document_says() {
     let text = std::fs::read_to_string(root().join("docs/ARCHITECTURE.md")).expect("readable");
-    let journey = text.split("```text").nth(1).and_then(|rest| rest.split("```").next());
+    let journey = text
+        .split("```text")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
     let journey = journey.expect("the document opens with the journey");
-    let paths: Vec<_> = journey.split_whitespace().filter(|word| word.ends_with(".rs")).collect();
+    let paths: Vec<_> = journey
+        .split_whitespace()
+        .filter(|word| word.ends_with(".rs"))
+        .collect();
     assert!(paths.len() >= 14, "{paths:?}");
-    let missing: Vec<_> =
-        paths.iter().filter(|path| !root().join(path).exists()).map(ToString::to_string).collect();
+    let missing: Vec<_> = paths
+        .iter()
+        .filter(|path| !root().join(path).exists())
+        .map(ToString::to_string)
+        .collect();
     none(&missing);
 }

@@ -355,6 +355,8 @@ pub struct ContainerSecurity {
     pub drop_capabilities: Vec<String>,
     /// Which namespaces are the host's.
     pub namespaces: NamespaceOptions,
+    /// `seccompProfile.type: RuntimeDefault`; otherwise no filter, which is kubelet's default too.
+    pub seccomp_runtime_default: bool,
 }
 
 /// State of a sandbox.

@@ -16,14 +16,29 @@ pub(super) fn examine() -> Check {
 
 /// On v2 they stand in a file; on v1 each hierarchy's folder bears the names of its own.
 fn controllers(hierarchies: &Hierarchies) -> Vec<String> {
-    let words = hierarchies.folders.iter().map(|folder| match hierarchies.mode {
-        Mode::V2 => {
-            let file = folder.join("cgroup.controllers");
-            std::fs::read_to_string(file).unwrap_or_default().replace(' ', ",")
-        }
-        Mode::V1 => folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-    });
-    let split = |names: String| names.trim().split(',').map(str::to_owned).collect::<Vec<_>>();
+    let words = hierarchies
+        .folders
+        .iter()
+        .map(|folder| match hierarchies.mode {
+            Mode::V2 => {
+                let file = folder.join("cgroup.controllers");
+                std::fs::read_to_string(file)
+                    .unwrap_or_default()
+                    .replace(' ', ",")
+            }
+            Mode::V1 => folder
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+        });
+    let split = |names: String| {
+        names
+            .trim()
+            .split(',')
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     words.flat_map(split).collect()
 }
 

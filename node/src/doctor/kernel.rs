@@ -16,7 +16,12 @@ const CAPABILITIES: [(&str, u32, &str, bool); 6] = [
     ("CAP_NET_ADMIN", 12, "pod networks", true),
     ("CAP_SYS_ADMIN", 21, "mounts and namespaces", true),
     ("CAP_SYS_RESOURCE", 24, "lower oom_score_adj values", false),
-    ("CAP_SYS_PTRACE", 19, "namespaces of other users' processes", false),
+    (
+        "CAP_SYS_PTRACE",
+        19,
+        "namespaces of other users' processes",
+        false,
+    ),
     ("CAP_PERFMON", 38, "lifecycle events from the kernel", false),
     ("CAP_BPF", 39, "lifecycle events from the kernel", false),
 ];
@@ -47,7 +52,11 @@ fn user() -> Check {
     if nix::unistd::geteuid().is_root() {
         return Check::ok("user", "root");
     }
-    Check::missing("user", format!("uid {}", nix::unistd::geteuid()), "run as root")
+    Check::missing(
+        "user",
+        format!("uid {}", nix::unistd::geteuid()),
+        "run as root",
+    )
 }
 
 fn status_file() -> String {
@@ -60,8 +69,10 @@ fn capabilities(status: &str) -> Check {
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
         .unwrap_or(0);
-    let lacking: Vec<_> =
-        CAPABILITIES.iter().filter(|(_, bit, ..)| mask & (1 << bit) == 0).collect();
+    let lacking: Vec<_> = CAPABILITIES
+        .iter()
+        .filter(|(_, bit, ..)| mask & (1 << bit) == 0)
+        .collect();
     if lacking.is_empty() {
         return Check::ok("capabilities", "all that are used");
     }
@@ -117,9 +128,12 @@ pub(super) fn examine_bpf(choice: BpfChoice) -> Vec<Check> {
 }
 
 fn tracefs() -> Check {
-    let mounted = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"]
-        .iter()
-        .any(|path| Path::new(path).exists());
+    let mounted = [
+        "/sys/kernel/tracing/events",
+        "/sys/kernel/debug/tracing/events",
+    ]
+    .iter()
+    .any(|path| Path::new(path).exists());
     if mounted {
         return Check::ok("tracefs", "mounted");
     }
@@ -149,7 +163,10 @@ mod tests {
         assert_eq!(all.verdict, Verdict::Ok);
         let no_resource = capabilities("CapEff:\t000001fffeffffff\n");
         assert_eq!(no_resource.verdict, Verdict::Warning);
-        assert!(no_resource.remedy.contains("restrict_oom_score_adj"), "{no_resource}");
+        assert!(
+            no_resource.remedy.contains("restrict_oom_score_adj"),
+            "{no_resource}"
+        );
         assert_eq!(capabilities("CapEff:\t0\n").verdict, Verdict::Missing);
         assert_eq!(capabilities("").verdict, Verdict::Missing);
     }

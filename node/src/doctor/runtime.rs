@@ -51,13 +51,19 @@ fn may_lower_oom_score() -> bool {
     // Bit 24 of the effective set, see `include/uapi/linux/capability.h`.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    let mask = mask
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0);
     mask & (1 << 24) != 0
 }
 
 fn plugin(folder: &Path, name: &'static str) -> Check {
     let path = folder.join(name);
-    let check_name = if name == "loopback" { "cni loopback" } else { "cni shim" };
+    let check_name = if name == "loopback" {
+        "cni loopback"
+    } else {
+        "cni shim"
+    };
     if path.is_file() {
         return Check::ok(check_name, path.display().to_string());
     }

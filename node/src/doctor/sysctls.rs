@@ -56,7 +56,10 @@ fn limits(max_pods: u32) -> [Limit; 6] {
 }
 
 pub(super) fn examine(max_pods: u32) -> Vec<Check> {
-    limits(max_pods).iter().map(|limit| judge(limit, read(limit.key))).collect()
+    limits(max_pods)
+        .iter()
+        .map(|limit| judge(limit, read(limit.key)))
+        .collect()
 }
 
 fn read(key: &str) -> Option<u64> {
@@ -67,7 +70,12 @@ fn read(key: &str) -> Option<u64> {
 }
 
 fn judge(limit: &Limit, value: Option<u64>) -> Check {
-    let Limit { name, key, needed, otherwise } = limit;
+    let Limit {
+        name,
+        key,
+        needed,
+        otherwise,
+    } = limit;
     match value {
         Some(value) if value >= *needed => Check::ok(name, format!("{key} = {value}")),
         Some(value) => Check::warning(
@@ -87,10 +95,16 @@ mod tests {
     #[test]
     fn a_limit_that_is_too_low_comes_with_the_command_that_raises_it() {
         let limits = limits(1000);
-        let table = limits.iter().find(|limit| limit.name == "neighbour table").expect("listed");
+        let table = limits
+            .iter()
+            .find(|limit| limit.name == "neighbour table")
+            .expect("listed");
         let low = judge(table, Some(1024));
         assert_eq!(low.verdict, Verdict::Warning);
-        assert_eq!(low.remedy, "sysctl -w net.ipv4.neigh.default.gc_thresh3=2000");
+        assert_eq!(
+            low.remedy,
+            "sysctl -w net.ipv4.neigh.default.gc_thresh3=2000"
+        );
         assert_eq!(judge(table, Some(4096)).verdict, Verdict::Ok);
         assert_eq!(judge(table, None).verdict, Verdict::Warning);
     }

@@ -32,20 +32,28 @@ pub type Timelines = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// Adds the timeline records of a JSON log. The first record of a phase counts.
 pub fn read_log(log: &Path, into: &mut Timelines) -> Result<()> {
-    let file = std::fs::File::open(log).with_context(|| format!("cannot read {}", log.display()))?;
+    let file =
+        std::fs::File::open(log).with_context(|| format!("cannot read {}", log.display()))?;
     for line in BufReader::new(file).lines() {
-        let Ok(record) = serde_json::from_str::<Value>(&line?) else { continue };
+        let Ok(record) = serde_json::from_str::<Value>(&line?) else {
+            continue;
+        };
         if record["target"] != "swiftlet::timeline" {
             continue;
         }
         let fields = &record["fields"];
-        let (Some(pod), Some(phase), Some(at)) =
-            (fields["pod"].as_str(), fields["phase"].as_str(), fields["at_us"].as_u64())
-        else {
+        let (Some(pod), Some(phase), Some(at)) = (
+            fields["pod"].as_str(),
+            fields["phase"].as_str(),
+            fields["at_us"].as_u64(),
+        ) else {
             continue;
         };
         let name = pod.rsplit('/').next().unwrap_or(pod);
-        into.entry(name.to_owned()).or_default().entry(phase.to_owned()).or_insert(at);
+        into.entry(name.to_owned())
+            .or_default()
+            .entry(phase.to_owned())
+            .or_insert(at);
     }
     Ok(())
 }
@@ -95,7 +103,9 @@ impl Watch {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let at_us = now_us();
                 let seen = parse(&line, at_us);
-                sink.lock().unwrap_or_else(PoisonError::into_inner).extend(seen);
+                sink.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .extend(seen);
             }
         });
         Ok(Self { child, lines })
@@ -103,7 +113,10 @@ impl Watch {
 
     /// Everything seen so far.
     pub fn seen(&self) -> Vec<Seen> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The first line for which `wanted` holds.
@@ -126,18 +139,30 @@ fn parse(line: &str, at_us: u64) -> Option<Seen> {
     let ready = fields.next()? == "True";
     let restarts = fields.next()?.to_owned();
     let exit_code = fields.find_map(|field| field.parse().ok());
-    Some(Seen { at_us, name, phase, ready, restarts, exit_code })
+    Some(Seen {
+        at_us,
+        name,
+        phase,
+        ready,
+        restarts,
+        exit_code,
+    })
 }
 
 /// The time now, in microseconds since the Unix epoch.
 pub fn now_us() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// One line per phase, in milliseconds from the first one.
 pub fn print(pod: &str, moments: &BTreeMap<String, u64>) {
-    let Some(start) = moments.get("api_received").or_else(|| moments.values().min()) else {
+    let Some(start) = moments
+        .get("api_received")
+        .or_else(|| moments.values().min())
+    else {
         println!("  {pod}: no record");
         return;
     };
@@ -163,7 +188,10 @@ mod tests {
     #[test]
     fn a_line_of_the_watch_is_understood_with_and_without_exit_codes() {
         let seen = parse("web   Running   True   1   <none>   137", 5).expect("a line");
-        assert_eq!((seen.restarts.as_str(), seen.exit_code, seen.ready), ("1", Some(137), true));
+        assert_eq!(
+            (seen.restarts.as_str(), seen.exit_code, seen.ready),
+            ("1", Some(137), true)
+        );
         let seen = parse("web   Pending   <none>   <none>   <none>   <none>", 5).expect("a line");
         assert_eq!((seen.exit_code, seen.ready), (None, false));
         assert_eq!(parse("", 5), None);

@@ -83,9 +83,9 @@ fn add(
                 into_message(field, wire, inner)?;
             }
         }
-        (shape, _) => {
+        (shape, kind) => {
             let value = single(field, wire)?;
-            if shape == Shape::Set && is_zero(&value) {
+            if shape == Shape::Set && kind.is_scalar() && is_zero(&value) {
                 object.remove(field.name);
             } else {
                 object.insert(field.name.into(), value);
@@ -171,13 +171,11 @@ fn into_message(
     }
 }
 
-/// Whether a client that writes JSON leaves this out.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Bool(value) => !value,
         Value::Number(number) => number.as_f64() == Some(0.0),
         Value::String(text) => text.is_empty(),
-        // Go leaves out no structs, and writes the zero time as null.
         Value::Null | Value::Array(_) | Value::Object(_) => false,
     }
 }

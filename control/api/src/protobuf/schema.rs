@@ -37,6 +37,14 @@ pub(super) enum Kind {
     Message(&'static str),
 }
 
+impl Kind {
+    /// Whether JSON clients leave it out when it is zero. They leave out no structs, and quantities,
+    /// times and `IntOrString` are structs.
+    pub(super) fn is_scalar(self) -> bool {
+        matches!(self, Self::Text | Self::Integer | Self::Bool | Self::Double)
+    }
+}
+
 /// A field of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {

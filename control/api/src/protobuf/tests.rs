@@ -1,5 +1,7 @@
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -57,6 +59,40 @@ fn a_config_map_becomes_the_json_that_its_client_meant() {
         "binaryData": { "x": "/wA=" },
     });
     assert_eq!(decoded("ConfigMap", &raw), Ok(wanted));
+}
+
+/// What kubectl 1.33 sends for `create deployment web --image=busybox:1 --replicas=0 --port=80`.
+const DEPLOYMENT: &str = "\
+    azhzAAoVCgdhcHBzL3YxEgpEZXBsb3ltZW50Er4BCh8KA3dlYhIAGgAiACoAMgA4AEIAWgoKA2FwcBIDd2ViEowBCA\
+    ASDAoKCgNhcHASA3dlYhpyChwKABIAGgAiACoAMgA4AEIAWgoKA2FwcBIDd2ViElISNAoHYnVzeWJveBIJYnVzeWJv\
+    eDoxKgAyCgoAEAAYUCIAKgBCAGoAcgCAAQCIAQCQAQCiAQAaADIAQgBKAFIAWABgAGgAggEAigEAmgEAwgEAIgIKAC\
+    gAOAAaDAgAEAAYACAAKAA4ABoAIgA=";
+
+#[test]
+fn a_deployment_of_kubectl_becomes_what_an_older_kubectl_sends_as_json() {
+    let body = STANDARD.decode(DEPLOYMENT).unwrap();
+    let labels = json!({ "app": "web" });
+    let wanted = json!({
+        "kind": "Deployment",
+        "apiVersion": "apps/v1",
+        "metadata": { "name": "web", "creationTimestamp": null, "labels": labels },
+        "spec": {
+            "replicas": 0,
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "creationTimestamp": null, "labels": labels },
+                "spec": { "containers": [{
+                    "name": "busybox",
+                    "image": "busybox:1",
+                    "ports": [{ "containerPort": 80 }],
+                    "resources": {},
+                }] },
+            },
+            "strategy": {},
+        },
+        "status": {},
+    });
+    assert_eq!(decode(&body, ""), Ok(wanted));
 }
 
 #[test]
@@ -316,10 +352,9 @@ proptest! {
 
     #[test]
     fn every_secret_comes_through(data in proptest::collection::vec(any::<u8>(), 0..300)) {
-        use base64::Engine;
         let pair = [bytes(1, b"k"), bytes(2, &data)].concat();
         let secret = decoded("Secret", &bytes(2, &pair)).unwrap();
         let text = secret["data"]["k"].as_str().unwrap();
-        prop_assert_eq!(base64::engine::general_purpose::STANDARD.decode(text).unwrap(), data);
+        prop_assert_eq!(STANDARD.decode(text).unwrap(), data);
     }
 }

@@ -13,7 +13,7 @@ const VERSIONS: [&str; 2] = ["kubectl.1.27", "kubectl.1.33"];
 
 /// Every kubectl that is to be tried: the one on the path, and the named versions that lie beside it,
 /// beside what it links to, or in a package that brings kubectl.
-fn programs() -> BTreeSet<PathBuf> {
+pub(crate) fn programs() -> BTreeSet<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: BTreeSet<PathBuf> = std::env::split_paths(&path).collect();
     let mut found = BTreeSet::new();
@@ -42,9 +42,9 @@ fn programs() -> BTreeSet<PathBuf> {
 }
 
 /// One kubectl against one server.
-struct Kubectl<'a> {
-    program: PathBuf,
-    server: &'a Outside,
+pub(crate) struct Kubectl<'a> {
+    pub(crate) program: PathBuf,
+    pub(crate) server: &'a Outside,
 }
 
 impl Kubectl<'_> {
@@ -61,7 +61,7 @@ impl Kubectl<'_> {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
-        let output = tokio::time::timeout(std::time::Duration::from_secs(60), output);
+        let output = tokio::time::timeout(std::time::Duration::from_mins(1), output);
         let output = output.await.expect("kubectl ends").expect("kubectl runs");
         let text = [output.stdout, output.stderr].concat();
         (
@@ -70,7 +70,7 @@ impl Kubectl<'_> {
         )
     }
 
-    async fn works(&self, line: &str, shows: &str) {
+    pub(crate) async fn works(&self, line: &str, shows: &str) {
         let (success, text) = self.run(line).await;
         let program = self.program.display();
         assert!(

@@ -1,6 +1,8 @@
 //! The API server's promises: through the local door, over HTTPS, and with real kubectl.
 
 #[cfg(test)]
+mod client;
+#[cfg(test)]
 mod https;
 #[cfg(test)]
 mod kubectl;
@@ -8,5 +10,7 @@ mod kubectl;
 mod local;
 #[cfg(test)]
 mod mounts;
+#[cfg(test)]
+mod protobuf;
 #[cfg(test)]
 mod support;

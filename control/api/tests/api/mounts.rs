@@ -9,7 +9,7 @@ use swiftlet_api::Mount;
 use swiftlet_client::api::UserInfo;
 use tower::service_fn;
 
-use crate::https::{call, get, text};
+use crate::client::{call, get, text};
 use crate::support::outside_with;
 
 /// A service that answers who its user is.

@@ -115,6 +115,12 @@ fn security(
         let shown = if container.privileged { &[] } else { paths };
         shown.iter().map(|&path| path.to_owned()).collect()
     };
+    // Without a profile: kubelet's default, unless its `seccompDefault` is set.
+    let seccomp = if container.seccomp_runtime_default {
+        ProfileType::RuntimeDefault
+    } else {
+        ProfileType::Unconfined
+    };
     cri::LinuxContainerSecurityContext {
         capabilities: Some(cri::Capability {
             add_capabilities: container.add_capabilities.clone(),
@@ -130,9 +136,8 @@ fn security(
         no_new_privs: container.no_new_privileges,
         masked_paths: paths(&MASKED_PATHS),
         readonly_paths: paths(&READONLY_PATHS),
-        // kubelet's default without `seccompDefault`.
         seccomp: Some(cri::SecurityProfile {
-            profile_type: ProfileType::Unconfined.into(),
+            profile_type: seccomp.into(),
             localhost_ref: String::new(),
         }),
         ..cri::LinuxContainerSecurityContext::default()

@@ -17,6 +17,8 @@ const SAFE_SYSCTLS: [&str; 9] = [
     "net.ipv4.tcp_keepalive_intvl",
     "net.ipv4.tcp_syncookies",
 ];
+/// Kubernetes' default: nobody asked for more.
+const TERMINATION_PATH: &str = "/dev/termination-log";
 /// Resources of a container that are served; others need a device or a huge page.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
@@ -143,11 +145,14 @@ impl Found {
         seccomp: Option<&SeccompProfile>,
         app_armor: Option<&AppArmorProfile>,
     ) {
-        let own = |kind: &str| kind == "Localhost";
-        let seccomp = seccomp.is_some_and(|profile| own(&profile.type_));
+        let seccomp = seccomp.is_some_and(|profile| profile.type_ == "Localhost");
         self.when(seccomp, &format!("{path}.seccompProfile: Localhost"));
-        let app_armor = app_armor.is_some_and(|profile| own(&profile.type_));
-        self.when(app_armor, &format!("{path}.appArmorProfile: Localhost"));
+        // The runtime's default applies where nothing is said; another one cannot be asked for yet.
+        let other = app_armor.is_some_and(|profile| profile.type_ != "RuntimeDefault");
+        self.when(
+            other,
+            &format!("{path}.appArmorProfile other than RuntimeDefault"),
+        );
     }
 
     fn volume(&mut self, volume: &Volume) {
@@ -179,6 +184,17 @@ impl Found {
             (container.readiness_probe.is_some(), "readinessProbe"),
             (container.startup_probe.is_some(), "startupProbe"),
             (container.restart_policy.is_some(), "restartPolicy"),
+            (
+                other_than(
+                    container.termination_message_path.as_ref(),
+                    TERMINATION_PATH,
+                ),
+                "terminationMessagePath",
+            ),
+            (
+                other_than(container.termination_message_policy.as_ref(), "File"),
+                "terminationMessagePolicy",
+            ),
             (
                 some(container.restart_policy_rules.as_ref()),
                 "restartPolicyRules",
@@ -272,4 +288,8 @@ impl Found {
 
 fn some<T>(list: Option<&Vec<T>>) -> bool {
     list.is_some_and(|list| !list.is_empty())
+}
+
+fn other_than(written: Option<&String>, default: &str) -> bool {
+    written.is_some_and(|written| written != default)
 }

@@ -255,6 +255,10 @@ fn security(spec: &PodSpec, container: &Container) -> Result<ContainerSecurity, 
         add_capabilities: capabilities.add.unwrap_or_default(),
         drop_capabilities: capabilities.drop.unwrap_or_default(),
         namespaces: namespaces(spec),
+        seccomp_runtime_default: own
+            .seccomp_profile
+            .or(pod.seccomp_profile)
+            .is_some_and(|profile| profile.type_ == "RuntimeDefault"),
     })
 }
 
