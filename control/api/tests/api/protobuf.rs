@@ -167,8 +167,11 @@ async fn deletions(kubectl: &Kubectl<'_>, server: &Outside) {
     let delete = "-n demo delete pod job --grace-period=0 --force";
     kubectl.works(delete, "deleted").await;
     assert!(server.inside.get(&job).await.unwrap_err().is_not_found());
-    let delete = "-n demo delete deployment three --cascade=orphan";
+    let delete = "-n demo delete deployment three --cascade=orphan --wait=false";
     kubectl.works(delete, "deleted").await;
+    let three = named(resources::DEPLOYMENTS, "three");
+    let orphaning = server.inside.get(&three).await.unwrap();
+    assert_eq!(orphaning["metadata"]["finalizers"], json!(["orphan"]));
 }
 
 /// A field of bytes that are shorter than 128.
@@ -211,7 +214,7 @@ async fn a_body_in_protobuf_is_answered_in_json_or_refused_with_a_reason() {
             "the object provided is unrecognized (must be of type ConfigMap)",
         ),
         (
-            object("v1", "ConfigMap", "cm")[..30].to_vec(),
+            object("v1", "ConfigMap", "cm")[..28].to_vec(),
             "the object provided is unrecognized (must be of type ConfigMap)",
         ),
     ];
