@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use swiftlet_cgroup::PodCgroups;
 use swiftlet_cri::Cri;
 use swiftlet_model::clock::Deadline;
 use swiftlet_model::ids::{ContainerName, PodKey, PodUid};
@@ -18,6 +19,9 @@ use crate::stats::{Samples, print};
 
 /// How long a sandbox may take.
 const SANDBOX_LIMIT: Duration = Duration::from_mins(1);
+
+/// Cgroup of the pods, beside that of a kubelet.
+const CGROUP: &str = "swiftlet-bench";
 
 /// Options of `cri`.
 #[derive(Debug, clap::Args)]
@@ -43,6 +47,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     for number in 0..arguments.n {
         floor.once(number).await?;
     }
+    floor.clean_up().await?;
     print(&floor.samples(), 0, false);
     Ok(())
 }
@@ -75,6 +80,11 @@ impl Floor {
 
     pub(crate) fn total(&self) -> &Samples {
         &self.total
+    }
+
+    /// Removes the cgroups that the runtime made for the pods.
+    pub(crate) async fn clean_up(&self) -> Result<()> {
+        Ok(PodCgroups::new(CGROUP)?.remove_all().await?)
     }
 
     /// Starts one pod by the three calls and removes it.
@@ -118,7 +128,7 @@ fn sandbox_config(number: usize) -> SandboxConfig {
         log_directory: PathBuf::new(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
-        cgroup_parent: "/swiftlet-bench".to_owned(),
+        cgroup_parent: format!("/{CGROUP}"),
         dns: None,
         port_mappings: Vec::new(),
         namespaces: NamespaceOptions::default(),

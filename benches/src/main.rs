@@ -1,8 +1,8 @@
 //! swiftlet-bench: pod start latency against any Kubernetes API.
 //!
-//! Every figure is taken with the client's clock, from the call to what a watch sees, and printed with n, p50,
-//! p90, p99, max, failures and the set-up. A second figure in the same run is the floor: the same three CRI
-//! calls alone.
+//! Every figure is taken with the client's clock, from the call to what a watch sees, and printed
+//! with n, p50, p90, p99, max, failures and the set-up. A second figure in the same run is the
+//! floor: the same three CRI calls alone.
 #![forbid(unsafe_code)]
 
 mod cri;

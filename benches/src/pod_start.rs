@@ -27,7 +27,8 @@ pub(crate) struct Arguments {
     /// All at once instead of one after another.
     #[arg(long)]
     burst: bool,
-    /// Before each pod also measure the three CRI calls alone, on this socket (one after another only).
+    /// Before each pod also measure the three CRI calls alone, on this socket (one after another
+    /// only).
     #[arg(long, value_name = "SOCKET", conflicts_with = "burst")]
     floor: Option<PathBuf>,
 }
@@ -93,6 +94,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     samples.extend(floor.iter().flat_map(Floor::samples));
     print(&samples, figures.failures, arguments.target.json);
     if let Some(floor) = &floor {
+        floor.clean_up().await?;
         compare(&figures.ready, floor.total());
     }
     Ok(())

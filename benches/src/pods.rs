@@ -64,7 +64,8 @@ impl Pods {
         })
     }
 
-    /// Creates a pod that runs `command`; answers the moment before the call and the call's duration.
+    /// Creates a pod that runs `command`; answers the moment before the call and the call's
+    /// duration.
     pub(crate) async fn create(&self, name: &str, command: &[&str]) -> Result<(Instant, Duration)> {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": name, "labels": {"app": "swiftlet-bench"}},

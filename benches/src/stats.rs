@@ -32,8 +32,8 @@ impl Samples {
         self.micros.len()
     }
 
-    /// The percentile in milliseconds, at index ceil(n·p/100)−1 of the sorted samples, as perf-tests takes it.
-    /// 0 if there is no sample.
+    /// The percentile in milliseconds, at index ceil(n·p/100)−1 of the sorted samples, as
+    /// perf-tests takes it. 0 if there is no sample.
     pub(crate) fn percentile_ms(&self, percent: usize) -> f64 {
         let mut sorted = self.micros.clone();
         sorted.sort_unstable();
@@ -80,9 +80,10 @@ pub(crate) fn head() -> String {
 pub(crate) fn print(samples: &[&Samples], failures: usize, json: bool) {
     if json {
         let items: Vec<Value> = samples.iter().map(|samples| samples.perf_data()).collect();
+        let labels = json!({"failures": failures.to_string()});
         println!(
             "{}",
-            json!({"version": "v1", "dataItems": items, "labels": {"failures": failures.to_string()}})
+            json!({"version": "v1", "dataItems": items, "labels": labels})
         );
         return;
     }

@@ -1,4 +1,5 @@
-//! `swiftlet-control kubeconfig`: a client certificate of the development authority, as a kubeconfig.
+//! `swiftlet-control kubeconfig`: a client certificate of the development authority, as a
+//! kubeconfig.
 
 use std::net::{IpAddr, SocketAddr};
 

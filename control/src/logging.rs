@@ -4,7 +4,8 @@ use tracing_subscriber::EnvFilter;
 
 use crate::options::LogFormat;
 
-/// What is logged if `RUST_LOG` does not say. `swiftlet::timeline=debug` adds a record for each step of each pod.
+/// What is logged if `RUST_LOG` does not say. `swiftlet::timeline=debug` adds a record for each
+/// step of each pod.
 const FILTER_DEFAULT: &str = "info";
 
 /// Installs the subscriber; a second call changes nothing.

@@ -1,7 +1,8 @@
-//! The control plane's part of each pod's timeline, as log records with target `swiftlet::timeline`.
+//! The control plane's part of each pod's timeline, as log records with target
+//! `swiftlet::timeline`.
 //!
-//! A client like any other: it watches pods and says when a state was stored for the first time. It runs only
-//! when someone listens, because it decodes each pod that changes.
+//! A client like any other: it watches pods and says when a state was stored for the first time. It
+//! runs only when someone listens, because it decodes each pod that changes.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -65,8 +65,8 @@ fn disk_bytes(folder: &Path) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// The address by which the node reaches others. No packet is sent: connecting a UDP socket only asks the
-/// kernel's routes.
+/// The address by which the node reaches others. No packet is sent: connecting a UDP socket only
+/// asks the kernel's routes.
 fn node_ip(options: &NodeOptions) -> Result<IpAddr> {
     if let Some(address) = options.node_ip {
         return Ok(address);

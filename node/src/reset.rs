@@ -1,5 +1,5 @@
-//! `swiftlet-node reset`: removes what the agent made on this machine. Every step may be repeated, and a step
-//! that fails does not keep the others from being tried.
+//! `swiftlet-node reset`: removes what the agent made on this machine. Every step may be repeated,
+//! and a step that fails does not keep the others from being tried.
 
 use std::path::Path;
 

@@ -88,8 +88,8 @@ pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
     Ok(())
 }
 
-/// What the runtime holds at the start. A runtime that does not answer is a reason not to start: without
-/// it nothing can be run, and addresses in use could be given away.
+/// What the runtime holds at the start. A runtime that does not answer is a reason not to start:
+/// without it nothing can be run, and addresses in use could be given away.
 async fn known_pods(runtime: &dyn Runtime) -> Result<Vec<RuntimePod>> {
     let list = tokio::time::timeout(RUNTIME_LIMIT, runtime.list_pods()).await;
     let list = list.context("the container runtime does not answer in time")?;

@@ -1,4 +1,5 @@
-//! A containerd of the stack's own: own configuration, root, state and socket. The machine's is left alone.
+//! A containerd of the stack's own: own configuration, root, state and socket. The machine's is
+//! left alone.
 
 mod remains;
 
@@ -203,8 +204,8 @@ oom_score = 0
 
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{pause_image}"
-  # Without CAP_SYS_RESOURCE runc fails to lower a score; where it is there this changes nothing for pods
-  # that ask for no less than containerd's own score.
+  # Without CAP_SYS_RESOURCE runc fails to lower a score. Where it is there this changes nothing
+  # for pods that ask for no less than containerd's own score.
   restrict_oom_score_adj = {restrict}
   disable_apparmor = {no_apparmor}
   stream_server_address = "127.0.0.1"

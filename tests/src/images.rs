@@ -1,5 +1,6 @@
 //! Images made here, so that no registry is needed: archives in the format of `docker save`.
-//! Source: the image specification v1.2 of Moby (`manifest.json`, one configuration, layers as tars).
+//! Source: the image specification v1.2 of Moby (`manifest.json`, one configuration, layers as
+//! tars).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

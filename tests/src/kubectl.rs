@@ -41,7 +41,8 @@ impl Kubectl {
         Ok(self.command(arguments).stdin(Stdio::null()).output()?)
     }
 
-    /// Runs it and answers what it printed; another exit code than 0 is an error that bears its words.
+    /// Runs it and answers what it printed; another exit code than 0 is an error that bears its
+    /// words.
     pub fn run<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Result<String> {
         let output = self.output(arguments)?;
         checked(&output, &words(arguments))

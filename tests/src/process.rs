@@ -1,7 +1,7 @@
 //! A program that runs in the background, and can be found again by a later command.
 //!
-//! Its pid and start time stand in a file: a pid that was given to another process meanwhile is never
-//! signalled.
+//! Its pid and start time stand in a file: a pid that was given to another process meanwhile is
+//! never signalled.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// A program of this project: beside the running one, or in the folder above it (test programs lie in
-/// `deps`).
+/// A program of this project: beside the running one, or in the folder above it (test programs lie
+/// in `deps`).
 pub fn ours(name: &str) -> Result<PathBuf> {
     let here = std::env::current_exe()?;
     let folders = here.ancestors().skip(1).take(2);

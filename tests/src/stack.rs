@@ -1,8 +1,8 @@
 //! Control plane, container runtime and node, as a user would start them.
 //!
-//! Everything lies in one folder: `control/` (store, authority), `containerd/` (a runtime of its own, the
-//! machine's is left alone), `node/` (volumes), `cni/`, `logs/`. The programs find each other through it, and a
-//! later command finds them by their pid files.
+//! Everything lies in one folder: `control/` (store, authority), `containerd/` (a runtime of its
+//! own, the machine's is left alone), `node/` (volumes), `cni/`, `logs/`. The programs find each
+//! other through it, and a later command finds them by their pid files.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};

@@ -118,13 +118,27 @@ fn deployment(kubectl: &Kubectl) -> Result<()> {
 fn apply(kubectl: &Kubectl) -> Result<()> {
     let manifest = |value: &str| {
         format!(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings\ndata:\n  key: {value}\n\
-             ---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: reader\nspec:\n  \
-             terminationGracePeriodSeconds: 0\n  containers:\n  - name: main\n    image: {IMAGE}\n    \
-             command: [sh, -c, 'test \"$KEY\" = first && cat /etc/settings/key && sleep 3600']\n    \
-             env:\n    - name: KEY\n      valueFrom: {{configMapKeyRef: {{name: settings, key: key}}}}\n    \
-             volumeMounts: [{{name: settings, mountPath: /etc/settings}}]\n  \
-             volumes: [{{name: settings, configMap: {{name: settings}}}}]\n"
+            r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: settings}}
+data: {{key: {value}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: reader}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: {IMAGE}
+    command: [sh, -c, 'test "$KEY" = first && cat /etc/settings/key && sleep 3600']
+    env:
+    - name: KEY
+      valueFrom: {{configMapKeyRef: {{name: settings, key: key}}}}
+    volumeMounts: [{{name: settings, mountPath: /etc/settings}}]
+  volumes: [{{name: settings, configMap: {{name: settings}}}}]
+"#
         )
     };
     kubectl.apply(&manifest("first"))?;

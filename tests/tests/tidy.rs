@@ -117,7 +117,9 @@ fn files_fit_a_screen_or_a_few() {
             ));
         }
         for (number, line) in text.lines().enumerate() {
-            if line.chars().count() > COLUMNS_MAX {
+            // A text that is printed on one line may stand on one.
+            let is_text = line.trim_start().starts_with('"');
+            if line.chars().count() > COLUMNS_MAX && !is_text {
                 problems.push(format!("{}:{}: too long", file.display(), number + 1));
             }
         }

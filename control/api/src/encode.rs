@@ -7,7 +7,8 @@ use swiftlet_store::{Entry, Key, Template};
 
 use crate::registry::Resource;
 
-/// Encodes an object for the store. The resourceVersion is left empty; the store's writer fills it in.
+/// Encodes an object for the store. The resourceVersion is left empty; the store's writer fills it
+/// in.
 pub(crate) fn template(object: &Value) -> Template {
     let mut bytes = Vec::with_capacity(ENCODED_BYTES_TYPICAL);
     let mut slot = None;

@@ -1,8 +1,8 @@
 //! The API server: handler chain, registry, verbs.
 //!
 //! A request passes `server` (TLS, limits) → `authn` → `route` → `authz` → one file of `verb` →
-//! `registry`'s strategy → the store. Objects are `serde_json::Value`s while they change, and encoded
-//! bytes everywhere else: lists and watches splice what the store holds.
+//! `registry`'s strategy → the store. Objects are `serde_json::Value`s while they change, and
+//! encoded bytes everywhere else: lists and watches splice what the store holds.
 #![forbid(unsafe_code)]
 
 mod api;

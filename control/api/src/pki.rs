@@ -97,8 +97,8 @@ impl Pki {
         &self.certificate_pem
     }
 
-    /// The serving certificate for these names and addresses, beside localhost, `kubernetes` and the
-    /// machine's own name. One that lacks a name is made anew.
+    /// The serving certificate for these names and addresses, beside localhost, `kubernetes` and
+    /// the machine's own name. One that lacks a name is made anew.
     pub fn serving(&self, names: &[String]) -> Result<Identity, PkiError> {
         let mut all: Vec<String> = [
             "localhost",

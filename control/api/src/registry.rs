@@ -68,8 +68,8 @@ impl fmt::Debug for Resource {
     }
 }
 
-/// What is particular to one resource. Objects are complete: `apiVersion`, `kind` and `metadata` are
-/// there, and are not a strategy's business unless it says so.
+/// What is particular to one resource. Objects are complete: `apiVersion`, `kind` and `metadata`
+/// are there, and are not a strategy's business unless it says so.
 pub trait Strategy: Sync {
     /// Decodes with the typed struct, to find wrong types. The answer is the object as the type
     /// encodes it again: what is missing from it was not a known field.
@@ -78,8 +78,8 @@ pub trait Strategy: Sync {
     /// Sets what the user left out.
     fn apply_defaults(&self, object: &mut Value);
 
-    /// For a new object, after defaulting: clears the status, sets `metadata.generation` 1 where the kind
-    /// has one, `status.phase` Pending for pods.
+    /// For a new object, after defaulting: clears the status, sets `metadata.generation` 1 where
+    /// the kind has one, `status.phase` Pending for pods.
     fn prepare_for_create(&self, object: &mut Value);
 
     /// For an update of the object: keeps the old status and raises the generation when the

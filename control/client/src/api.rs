@@ -225,8 +225,8 @@ impl ApiError {
     }
 }
 
-/// Kubernetes' verbs. Calls pass the same chain as a request from outside, under the identity that the
-/// door was made for. Every method answers the encoded object as it is stored now.
+/// Kubernetes' verbs. Calls pass the same chain as a request from outside, under the identity that
+/// the door was made for. Every method answers the encoded object as it is stored now.
 pub trait Api: Send + Sync {
     /// Reads one object.
     fn get<'a>(&'a self, name: &'a ObjectName) -> BoxFuture<'a, Result<Bytes, ApiError>>;

@@ -13,6 +13,7 @@ mod claim;
 mod clock;
 mod deployment;
 mod error;
+mod event_ttl;
 mod garbage_collector;
 mod informers;
 mod manager;

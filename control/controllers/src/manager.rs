@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::deployment::DeploymentController;
+use crate::event_ttl;
 use crate::garbage_collector::GarbageCollector;
 use crate::informers::Informers;
 use crate::namespace::NamespaceController;
@@ -25,13 +26,14 @@ pub async fn run_with_clock(api: Arc<dyn Api>, clock: Clock, shutdown: Cancellat
     let deployments = DeploymentController::new(&api, &mut informers, clock.clone(), &shutdown);
     let garbage = GarbageCollector::new(&api, &mut informers);
     let namespaces = NamespaceController::new(&api, &mut informers);
-    let nodes = NodeLifecycleController::new(&api, &mut informers, clock, &shutdown);
+    let nodes = NodeLifecycleController::new(&api, &mut informers, clock.clone(), &shutdown);
     informers.spawn(&shutdown);
     tokio::join!(
         replica_sets.run(shutdown.clone()),
         deployments.run(shutdown.clone()),
         garbage.run(shutdown.clone()),
         namespaces.run(shutdown.clone()),
-        nodes.run(shutdown),
+        nodes.run(shutdown.clone()),
+        event_ttl::run(api, clock, shutdown),
     );
 }

@@ -1,8 +1,8 @@
 //! One task that owns which node runs which pods, and tells the nodes.
 //!
-//! It follows pods, ConfigMaps and Secrets by list and watch. A node that attaches gets a snapshot; later
-//! changes go into its bounded queue in order. A node whose queue is full is cut off: it attaches again and
-//! gets a snapshot, which is what the API calls "too old, list again".
+//! It follows pods, ConfigMaps and Secrets by list and watch. A node that attaches gets a snapshot;
+//! later changes go into its bounded queue in order. A node whose queue is full is cut off: it
+//! attaches again and gets a snapshot, which is what the API calls "too old, list again".
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -101,8 +101,8 @@ impl Feed {
             follow(api, resources::SECRETS),
         ]);
         loop {
-            // Changes first: a session that attaches then gets the newest snapshot. Commands do not starve,
-            // because the watch delivers in batches and is empty between them.
+            // Changes first: a session that attaches then gets the newest snapshot. Commands do not
+            // starve, because the watch delivers in batches and is empty between them.
             let event = tokio::select! {
                 biased;
                 Some(event) = changes.next() => event,
@@ -296,8 +296,8 @@ impl Feed {
         }
     }
 
-    /// Sends the object's present state, if a pod of that node names it: a node may not read the secrets
-    /// of pods that run elsewhere.
+    /// Sends the object's present state, if a pod of that node names it: a node may not read the
+    /// secrets of pods that run elsewhere.
     fn send_referenced(&mut self, node: &str, object: &ObjectId) {
         let allowed = self
             .pods
@@ -377,7 +377,8 @@ fn now_us() -> u64 {
     u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Lists and watches a resource for ever: a list, then its changes, and a list again after any error.
+/// Lists and watches a resource for ever: a list, then its changes, and a list again after any
+/// error.
 fn follow(api: Arc<dyn Api>, resource: ResourceName) -> BoxStream<'static, Event> {
     let lists = stream::unfold((api, false), move |(api, again)| async move {
         let selection = Selection::all(resource);

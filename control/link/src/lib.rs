@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!  API watch (pods, configmaps, secrets) ──► feed: one task, one owner of the index by node
-//!                                              │ snapshot, then changes, one bounded queue per node
+//!                                              │ snapshot, changes: a bounded queue per node
 //!  node ══ NodeMessage ══► session: reports ──►│──► API (status, delete, lease, events)
 //!       ◄═ ControlMessage ═══════ queue ◄──────┘
 //! ```
 //!
-//! The link is an ordinary client of the API: it sees the [`Api`](swiftlet_client::api::Api) door alone.
+//! The link is an ordinary client of the API: it sees the [`Api`](swiftlet_client::api::Api) door
+//! alone.
 #![forbid(unsafe_code)]
 
 mod feed;

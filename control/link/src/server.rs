@@ -18,8 +18,8 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::feed::{self, Command, NodeSender, ObjectId};
 use crate::reports::{ReportError, Reports};
 
-/// Messages that may wait for one node. A burst of a thousand pods fits; a node that is slower than that is
-/// cut off and attaches again.
+/// Messages that may wait for one node. A burst of a thousand pods fits; a node that is slower than
+/// that is cut off and attaches again.
 const NODE_QUEUE_MAX: usize = 4096;
 
 /// Reports of one node that are written at the same time. They share the store's group commit.
@@ -38,8 +38,8 @@ pub struct LinkServer {
 }
 
 impl LinkServer {
-    /// Starts the feed, which ends with `shutdown`; `version` is told to the nodes. Call it within a
-    /// tokio runtime.
+    /// Starts the feed, which ends with `shutdown`; `version` is told to the nodes. Call it within
+    /// a tokio runtime.
     pub fn start(api: Arc<dyn Api>, version: &str, shutdown: CancellationToken) -> Self {
         Self {
             feed: feed::start(api.clone(), shutdown),
@@ -49,7 +49,8 @@ impl LinkServer {
         }
     }
 
-    /// The tower service to mount at `/swiftlet.v1.NodeLink/`. Requests bear [`UserInfo`] in their extensions.
+    /// The tower service to mount at `/swiftlet.v1.NodeLink/`. Requests bear [`UserInfo`] in their
+    /// extensions.
     pub fn into_service(self) -> NodeLinkServer<Self> {
         NodeLinkServer::new(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)

@@ -1,6 +1,7 @@
 //! QoS class, cgroup path and the numbers that go into a cgroup. Pure.
 //!
-//! Source of the formulas: `pkg/kubelet/cm/helpers_linux.go` and `pkg/kubelet/qos/policy.go` of Kubernetes.
+//! Source of the formulas: `pkg/kubelet/cm/helpers_linux.go` and `pkg/kubelet/qos/policy.go` of
+//! Kubernetes.
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use swiftlet_model::cgroups::QosClass;

@@ -1,5 +1,5 @@
-//! The sources of pods, merged into one stream of updates. Today there is one source, the control plane;
-//! static files and HTTP will be others.
+//! The sources of pods, merged into one stream of updates. Today there is one source, the control
+//! plane; static files and HTTP will be others.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;

@@ -71,7 +71,8 @@ pub(crate) struct Images {
     clock: Arc<dyn Clock>,
     recorder: Recorder,
     pulls: Arc<Semaphore>,
-    /// Pulls in flight by image. A lock, because many workers share a pull; it is held only to look.
+    /// Pulls in flight by image. A lock, because many workers share a pull; it is held only to
+    /// look.
     in_flight: Mutex<HashMap<String, Pull>>,
 }
 

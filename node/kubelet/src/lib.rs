@@ -3,7 +3,7 @@
 //! ```text
 //! control plane ─▶ config ─▶ sync loop ─▶ pod worker ─▶ actions (pure) ─▶ execute ─▶ doors
 //! kernel hints ──────────────────┘            │
-//!                                             └─▶ status: generate (pure) ─▶ publish ─▶ control plane
+//!                                             └─▶ status: generate (pure) ─▶ publish
 //! ```
 //!
 //! Everything outside is reached through the doors of [`Doors`].

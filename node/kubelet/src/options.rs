@@ -20,8 +20,8 @@ pub const SANDBOX_STARTS_MAX: usize = 8;
 /// Containers that are being created and started at the same time on one node. Apart from the
 /// sandboxes, so that a pod that is nearly up does not wait behind those that have just come.
 pub const CONTAINER_STARTS_MAX: usize = 8;
-/// The runtime makes a sandbox within this time, its network included (kubelet's `--runtime-request-timeout`,
-/// doubled as for all long calls).
+/// The runtime makes a sandbox within this time, its network included (kubelet's
+/// `--runtime-request-timeout`, doubled as for all long calls).
 pub const SANDBOX_LIMIT: Duration = Duration::from_mins(4);
 /// How often orphans are looked for.
 pub const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(10);

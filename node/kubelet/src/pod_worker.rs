@@ -1,8 +1,9 @@
 //! One task per pod: the only one that changes the pod on this node.
 //!
-//! A worker holds what it knows ([`view`]), decides what is to be done ([`sync`], [`terminate`]) and has
-//! the calls in flight ([`lanes`]). It never waits for a call: whatever comes first, a hint of the
-//! kernel, an answer, an order or the time, changes what is known, and then the next pass decides anew.
+//! A worker holds what it knows ([`view`]), decides what is to be done ([`sync`], [`terminate`])
+//! and has the calls in flight ([`lanes`]). It never waits for a call: whatever comes first, a hint
+//! of the kernel, an answer, an order or the time, changes what is known, and then the next pass
+//! decides anew.
 //!
 //! ```text
 //!   hint ─┐
@@ -280,8 +281,8 @@ impl Worker {
         }
     }
 
-    /// The end of the grace period. `deletionTimestamp` is that end by the clock of the API; it is used
-    /// only if the deletion may have been seen before by an earlier run of this program.
+    /// The end of the grace period. `deletionTimestamp` is that end by the clock of the API; it is
+    /// used only if the deletion may have been seen before by an earlier run of this program.
     fn deletion_deadline(&self, first: bool) -> Instant {
         let meta = &self.order.pod.metadata;
         let grace = meta.deletion_grace_period_seconds;

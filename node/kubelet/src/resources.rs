@@ -71,8 +71,8 @@ pub fn pod_limits(pod: &Pod) -> Amounts {
     }
 }
 
-/// Reads `cpu` and `memory` of a resource list. The API server has validated the texts; what cannot be
-/// read counts as nothing.
+/// Reads `cpu` and `memory` of a resource list. The API server has validated the texts; what cannot
+/// be read counts as nothing.
 fn read(list: Option<&BTreeMap<String, ApiQuantity>>) -> Amounts {
     let quantity = |name: &str| {
         list.and_then(|list| list.get(name))

@@ -1,5 +1,5 @@
-//! One loop, one closed enum of events, one worker per pod. The loop only dispatches: it never waits for
-//! a door. Workers sleep by their own timers, so "due" pods do not pass through here.
+//! One loop, one closed enum of events, one worker per pod. The loop only dispatches: it never
+//! waits for a door. Workers sleep by their own timers, so "due" pods do not pass through here.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -119,7 +119,8 @@ impl SyncLoop {
     }
 
     /// Waits for the next event. Deaths come before desires: a node that is busy taking orders must
-    /// still notice that a container is gone. Desires do not starve: handling a hint is a hash look-up.
+    /// still notice that a container is gone. Desires do not starve: handling a hint is a hash
+    /// look-up.
     async fn next_event(&mut self) -> Event {
         tokio::select! {
             biased;
@@ -297,8 +298,8 @@ impl SyncLoop {
         }
     }
 
-    /// A bug in one pod's worker costs the others nothing: the pod gets a new worker, which asks the
-    /// runtime for everything.
+    /// A bug in one pod's worker costs the others nothing: the pod gets a new worker, which asks
+    /// the runtime for everything.
     fn worker_lost(&mut self, task: Id) {
         let lost = self.workers.iter().find(|(_, worker)| worker.task == task);
         let Some(uid) = lost.map(|(uid, _)| uid.clone()) else {

@@ -33,7 +33,8 @@ const MESSAGE_BYTES_MAX: usize = 64 << 20;
 const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(20);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// How long the stream may take to be opened: a server that is being restarted must not hold the node.
+/// How long the stream may take to be opened: a server that is being restarted must not hold the
+/// node.
 const OPEN_LIMIT: Duration = Duration::from_secs(5);
 
 type Done<T> = oneshot::Sender<Result<T, ControlPlaneError>>;
@@ -160,8 +161,8 @@ impl Connection {
 
     async fn serve(&mut self, mut open: Open, requests: &mut mpsc::Receiver<Request>) -> Next {
         let next = loop {
-            // What the control plane says comes first: acknowledgements free those who wait. Requests do not
-            // starve, because the stream delivers at the speed of the network.
+            // What the control plane says comes first: acknowledgements free those who wait.
+            // Requests do not starve, because the stream delivers at the speed of the network.
             let event = tokio::select! {
                 biased;
                 message = open.incoming.message() => match message {

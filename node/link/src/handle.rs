@@ -43,8 +43,8 @@ impl NodeLink {
     /// Call it within a tokio runtime.
     ///
     /// # Errors
-    /// The kubeconfig's certificates or address cannot be used. A control plane that does not answer is no
-    /// error: the link goes on trying.
+    /// The kubeconfig's certificates or address cannot be used. A control plane that does not
+    /// answer is no error: the link goes on trying.
     pub fn start(options: NodeLinkOptions) -> Result<(Self, ControlPlaneReceiver), TransportError> {
         let transport = Transport::new(&options.kubeconfig)?;
         let (requests, incoming) = mpsc::channel(REQUESTS_MAX);
@@ -134,7 +134,8 @@ impl ControlPlane for NodeLink {
     }
 
     fn forget(&self, object: &ObjectRef) {
-        // A full queue only costs the control plane a few messages: the interest ends with the connection.
+        // A full queue only costs the control plane a few messages: the interest ends with the
+        // connection.
         let _ = self.requests.try_send(Request::Forget {
             object: object.clone(),
         });

@@ -15,8 +15,8 @@ use crate::kubeconfig::Kubeconfig;
 /// How long a connection may take to be made.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// An idle link is pinged that often: a dead peer is noticed in half a minute, not in the quarter of an hour
-/// that TCP takes.
+/// An idle link is pinged that often: a dead peer is noticed in half a minute, not in the quarter
+/// of an hour that TCP takes.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 
 /// How long the answer to a ping may take.

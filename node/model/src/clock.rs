@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-/// Tells the time. The kubelet never asks the machine itself, so that tests have a clock of their own.
+/// Tells the time. The kubelet never asks the machine itself, so that tests have a clock of their
+/// own.
 pub trait Clock: Send + Sync {
     /// Monotonic time, for durations, back-off and deadlines.
     fn now(&self) -> Instant;

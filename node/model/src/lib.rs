@@ -1,7 +1,7 @@
 //! The nouns of the node and the doors between its rooms.
 //!
-//! `node/kubelet` decides and knows only these doors; `node/cri`, `node/pleg`, `node/volume`, `node/link`
-//! and `node/src` stand behind them. Nothing here performs I/O.
+//! `node/kubelet` decides and knows only these doors; `node/cri`, `node/pleg`, `node/volume`,
+//! `node/link` and `node/src` stand behind them. Nothing here performs I/O.
 #![forbid(unsafe_code)]
 
 pub mod cgroups;

@@ -1,12 +1,13 @@
-//! Pod lifecycle events: hints that something happened to a container, and the door to who is watched.
+//! Pod lifecycle events: hints that something happened to a container, and the door to who is
+//! watched.
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use crate::ids::{ContainerId, PodUid};
 
-/// Most events that wait for the sync loop. A full queue blocks the source, which has buffers of its own
-/// (the kernel's ring) and counts what it drops.
+/// Most events that wait for the sync loop. A full queue blocks the source, which has buffers of
+/// its own (the kernel's ring) and counts what it drops.
 pub const LIFECYCLE_QUEUE_MAX: usize = 4096;
 
 /// Something that the kernel or the runtime reported.

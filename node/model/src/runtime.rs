@@ -12,8 +12,8 @@ use crate::ids::{ContainerId, ContainerName, PodKey, PodUid, SandboxId};
 
 /// The container runtime.
 ///
-/// Every method may be retried: an implementation treats "already so" as success. No method retries by
-/// itself; the worker that called decides.
+/// Every method may be retried: an implementation treats "already so" as success. No method retries
+/// by itself; the worker that called decides.
 pub trait Runtime: Send + Sync {
     /// Name and version of the runtime, for `doctor` and the Node object.
     fn version(&self) -> BoxFuture<'_, Result<RuntimeVersion, RuntimeError>>;
@@ -24,7 +24,8 @@ pub trait Runtime: Send + Sync {
     /// Creates and starts the pod's sandbox, with its network attached.
     ///
     /// # Errors
-    /// [`RuntimeError::Unavailable`] or [`RuntimeError::Timeout`]: the sandbox may or may not exist then.
+    /// [`RuntimeError::Unavailable`] or [`RuntimeError::Timeout`]: the sandbox may or may not exist
+    /// then.
     fn run_sandbox<'a>(
         &'a self,
         config: &'a SandboxConfig,

@@ -10,8 +10,8 @@ use crate::options::BpfChoice;
 /// Oldest kernel that is served: BPF ring buffers (5.8) and `CAP_BPF` (5.8), Debian 11's is 5.10.
 const KERNEL_MIN: (u32, u32) = (5, 10);
 
-/// Capabilities by number (`include/uapi/linux/capability.h`), what they are for, and whether pods can run
-/// without them.
+/// Capabilities by number (`include/uapi/linux/capability.h`), what they are for, and whether pods
+/// can run without them.
 const CAPABILITIES: [(&str, u32, &str, bool); 6] = [
     ("CAP_NET_ADMIN", 12, "pod networks", true),
     ("CAP_SYS_ADMIN", 21, "mounts and namespaces", true),

@@ -1,5 +1,5 @@
-//! A pod's way through the system, put together from three clocks that are one: the control plane's log, the
-//! node's log, and a watch by the real kubectl.
+//! A pod's way through the system, put together from three clocks that are one: the control plane's
+//! log, the node's log, and a watch by the real kubectl.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

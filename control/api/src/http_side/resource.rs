@@ -1,4 +1,5 @@
-//! Requests for resources: reads the options, asks for permission, calls the verb, shows the outcome.
+//! Requests for resources: reads the options, asks for permission, calls the verb, shows the
+//! outcome.
 
 use bytes::Bytes;
 use futures::stream;

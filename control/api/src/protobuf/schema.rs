@@ -38,8 +38,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether JSON clients leave it out when it is zero. They leave out no structs, and quantities,
-    /// times and `IntOrString` are structs.
+    /// Whether JSON clients leave it out when it is zero. They leave out no structs, and
+    /// quantities, times and `IntOrString` are structs.
     pub(super) fn is_scalar(self) -> bool {
         matches!(self, Self::Text | Self::Integer | Self::Bool | Self::Double)
     }

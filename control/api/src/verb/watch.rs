@@ -16,14 +16,15 @@ use crate::options::Options;
 use crate::route::Target;
 use crate::selection::Selection;
 
-/// A watch without `timeoutSeconds` ends after this time; Kubernetes ends it after 30 to 60 minutes.
+/// A watch without `timeoutSeconds` ends after this time; Kubernetes ends it after 30 to 60
+/// minutes.
 const WATCH_TIMEOUT: Duration = Duration::from_mins(45);
 
 /// A watch in progress.
 ///
 /// ```text
-/// initial events (if asked for) ─▶ end-of-initial bookmark (if asked for) ─▶ changes, bookmarks ─▶ end
-///                                                                              └─ too old ─▶ error, end
+/// initial events ─▶ end-of-initial bookmark ─▶ changes, bookmarks ─▶ end
+/// (if asked for)    (if asked for)              └─ too old ─▶ error, end
 /// ```
 pub(crate) struct Watcher {
     selection: Selection,

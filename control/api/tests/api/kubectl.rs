@@ -11,8 +11,8 @@ use crate::support::{Outside, outside};
 /// Versions that must work where they are installed beside the default one.
 const VERSIONS: [&str; 2] = ["kubectl.1.27", "kubectl.1.33"];
 
-/// Every kubectl that is to be tried: the one on the path, and the named versions that lie beside it,
-/// beside what it links to, or in a package that brings kubectl.
+/// Every kubectl that is to be tried: the one on the path, and the named versions that lie beside
+/// it, beside what it links to, or in a package that brings kubectl.
 pub(crate) fn programs() -> BTreeSet<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: BTreeSet<PathBuf> = std::env::split_paths(&path).collect();

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use http::Method;
 use serde_json::{Value, json};
 use swiftlet_client::api::{ObjectName, ResourceName, resources};
 
-use crate::client::{json_of, post_protobuf};
+use crate::client::{Call, get, json_of, post_protobuf};
 use crate::kubectl::{self, Kubectl};
 use crate::support::{Outside, outside};
 
@@ -181,11 +182,14 @@ fn field(number: u8, value: &[u8]) -> Vec<u8> {
     field
 }
 
+fn enveloped(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let type_meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
+    [b"k8s\0".to_vec(), field(1, &type_meta), field(2, raw)].concat()
+}
+
 /// An object with nothing but a name.
 fn object(api_version: &str, kind: &str, name: &str) -> Vec<u8> {
-    let type_meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
-    let raw = field(1, &field(1, name.as_bytes()));
-    [b"k8s\0".to_vec(), field(1, &type_meta), field(2, &raw)].concat()
+    enveloped(api_version, kind, &field(1, &field(1, name.as_bytes())))
 }
 
 #[tokio::test]
@@ -230,5 +234,83 @@ async fn a_body_in_protobuf_is_answered_in_json_or_refused_with_a_reason() {
         (422, &json!("Invalid")),
         "{status}"
     );
+    server.stop().await;
+}
+
+/// A deployment `web`, without replicas.
+fn deployment() -> Vec<u8> {
+    let label = [field(1, b"app"), field(2, b"web")].concat();
+    let metadata = field(1, &field(11, &label));
+    let template = [metadata, field(2, &container())].concat();
+    let spec = [field(2, &field(1, &label)), field(3, &template)].concat();
+    let raw = [field(1, &field(1, b"web")), field(2, &spec)].concat();
+    enveloped("apps/v1", "Deployment", &raw)
+}
+
+/// Field 2 of a pod's specification.
+fn container() -> Vec<u8> {
+    field(2, &[field(1, b"main"), field(2, b"busybox:1")].concat())
+}
+
+#[tokio::test]
+async fn a_scale_in_protobuf_may_be_zero() {
+    let server = outside().await;
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let (code, made) = json_of(&server, post_protobuf(path, deployment())).await;
+    assert_eq!(
+        (code, &made["spec"]["replicas"]),
+        (201, &json!(1)),
+        "{made}"
+    );
+    let scale = [field(1, &field(1, b"web")), field(2, &[1 << 3, 0])].concat();
+    let scale = enveloped("autoscaling/v1", "Scale", &scale);
+    let put = Call {
+        method: Method::PUT,
+        ..post_protobuf(format!("{path}/web/scale"), scale)
+    };
+    let (code, scaled) = json_of(&server, put).await;
+    assert_eq!(code, 200, "{scaled}");
+    let (_, web) = json_of(&server, get(format!("{path}/web"))).await;
+    assert_eq!(web["spec"]["replicas"], 0);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_binding_and_options_of_a_deletion_may_come_in_protobuf() {
+    let server = outside().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = [field(1, &field(1, b"p")), field(2, &container())].concat();
+    let create = post_protobuf(pods, enveloped("v1", "Pod", &pod));
+    let (code, made) = json_of(&server, create).await;
+    assert_eq!(code, 201, "{made}");
+    let target = [field(1, b"Node"), field(3, b"worker")].concat();
+    let binding = [field(1, &field(1, b"p")), field(2, &target)].concat();
+    let bind = post_protobuf(
+        format!("{pods}/p/binding"),
+        enveloped("v1", "Binding", &binding),
+    );
+    let (code, bound) = json_of(&server, bind).await;
+    assert_eq!(code, 201, "{bound}");
+
+    let delete = |options: &[u8]| {
+        let options = enveloped("v1", "DeleteOptions", options);
+        let delete = Call {
+            method: Method::DELETE,
+            ..post_protobuf(format!("{pods}/p"), options)
+        };
+        json_of(&server, delete)
+    };
+    let other_version = field(2, &field(2, b"1"));
+    let (code, status) = delete(&other_version).await;
+    assert_eq!(
+        (code, &status["reason"]),
+        (409, &json!("Conflict")),
+        "{status}"
+    );
+    let grace_period = [1 << 3, 7];
+    let (code, pod) = delete(&grace_period).await;
+    assert_eq!(code, 200, "{pod}");
+    assert_eq!(pod["spec"]["nodeName"], "worker");
+    assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 7);
     server.stop().await;
 }

@@ -1,4 +1,4 @@
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod, ServiceAccount};
 use serde_json::json;
 use swiftlet_client::Object;
 use swiftlet_client::api::DeleteParameters;
@@ -51,4 +51,19 @@ async fn a_namespace_that_is_deleted_is_emptied_first() {
         cluster.list::<ServiceAccount>().await.is_empty(),
         "none came back"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_gone_an_hour_after_it_was_seen_for_the_last_time() {
+    let cluster = Cluster::start();
+    let event = json!({
+        "metadata": {"name": "e", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "lastTimestamp": cluster.clock.now(),
+    });
+    cluster.create::<Event>(event).await;
+    sleep(59 * 60).await;
+    assert_eq!(cluster.list::<Event>().await.len(), 1);
+    sleep(10 * 60).await;
+    assert!(cluster.list::<Event>().await.is_empty());
 }

@@ -22,7 +22,8 @@ const TERMINATION_PATH: &str = "/dev/termination-log";
 /// Resources of a container that are served; others need a device or a huge page.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// Names the fields that this node does not serve, by their paths in the object; empty if it serves all.
+/// Names the fields that this node does not serve, by their paths in the object; empty if it serves
+/// all.
 pub fn unserved(pod: &Pod) -> Vec<String> {
     let Some(spec) = &pod.spec else {
         return vec!["spec (missing)".to_owned()];
@@ -227,7 +228,8 @@ impl Found {
     }
 
     fn port(&mut self, path: &str, port: &ContainerPort) {
-        // In the host's network a port is the host's by itself; the API server writes it down there.
+        // In the host's network a port is the host's by itself; the API server writes it down
+        // there.
         let mapped = !self.1 && port.host_port.is_some_and(|port| port != 0);
         self.when(mapped, &format!("{path}.ports.hostPort"));
     }

@@ -1,7 +1,8 @@
 //! `$(VAR)` in commands, arguments and environment. Pure.
 //!
-//! `$(NAME)` becomes the variable's value if it is known and stays as written otherwise; `$$` is one
-//! dollar sign; any other dollar sign stays. Source: `third_party/forked/golang/expansion` of Kubernetes.
+//! `$(NAME)` becomes the variable's value if it is known and stays as written otherwise; `$$` is
+//! one dollar sign; any other dollar sign stays. Source: `third_party/forked/golang/expansion` of
+//! Kubernetes.
 
 use std::collections::BTreeMap;
 

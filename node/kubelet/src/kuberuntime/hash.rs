@@ -1,7 +1,7 @@
 //! The hash that tells whether a container must be made anew because its spec changed.
 //!
-//! It covers few fields and bears a version: a new release of this program, or of the API, must never
-//! restart the containers of a node.
+//! It covers few fields and bears a version: a new release of this program, or of the API, must
+//! never restart the containers of a node.
 
 use k8s_openapi::api::core::v1::Container;
 

@@ -1,7 +1,7 @@
 //! What must be remembered of a pod's containers beyond what the runtime still holds.
 //!
-//! It is rebuilt from the runtime's records and the API's status, so that restart counts, back-off and
-//! the last state hold over a restart of this program.
+//! It is rebuilt from the runtime's records and the API's status, so that restart counts, back-off
+//! and the last state hold over a restart of this program.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,8 @@ impl History {
             .chain(&status.container_statuses);
         for one in all.flatten() {
             let attempt = u32::try_from(one.restart_count).unwrap_or_default();
-            // A waiting container shows its newest run as the last state, a running one the run before.
+            // A waiting container shows its newest run as the last state, a running one the run
+            // before.
             let waits = one
                 .state
                 .as_ref()

@@ -88,8 +88,8 @@ impl Reporter {
         }
     }
 
-    /// One look at the runtime; publishes if something changed or the time has come. Answers how long
-    /// to wait.
+    /// One look at the runtime; publishes if something changed or the time has come. Answers how
+    /// long to wait.
     async fn pass(&mut self) -> Duration {
         let health = self.health().await;
         let clock = &self.shared.doors.clock;

@@ -145,8 +145,8 @@ impl Worker {
             Err(error) => {
                 let text = format!("Failed to create pod sandbox: {error}");
                 self.tell(None, EventKind::Warning, FAILED_CREATE_POD_SANDBOX, text);
-                // It may exist, or its name may be taken: look first, and take the next number if it
-                // is not there.
+                // It may exist, or its name may be taken: look first, and take the next number if
+                // it is not there.
                 let taken = matches!(error, RuntimeError::AlreadyExists { .. });
                 if taken || error.is_retryable() {
                     let next = &mut self.view.history.next_sandbox;

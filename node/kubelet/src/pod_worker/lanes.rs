@@ -1,4 +1,5 @@
-//! The calls that a worker has in flight. One call per lane; a lane that failed waits before its next try.
+//! The calls that a worker has in flight. One call per lane; a lane that failed waits before its
+//! next try.
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;

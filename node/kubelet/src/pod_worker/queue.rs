@@ -1,5 +1,5 @@
-//! What the sync loop tells a worker. Orders: the newest wins. Hints: in their order, and if there are
-//! too many of them the worker is told to ask the runtime instead.
+//! What the sync loop tells a worker. Orders: the newest wins. Hints: in their order, and if there
+//! are too many of them the worker is told to ask the runtime instead.
 
 use std::sync::Arc;
 

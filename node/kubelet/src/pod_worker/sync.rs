@@ -193,8 +193,8 @@ impl Worker {
         sandbox_config(pod, attempt, &self.shared.log_root, &cgroup)
     }
 
-    /// While the sandbox is made, all that does not need it: volumes, and the images of the containers
-    /// that come first.
+    /// While the sandbox is made, all that does not need it: volumes, and the images of the
+    /// containers that come first.
     fn prefetch(&mut self, now: Instant) {
         self.volumes_pass(now);
         let spec = self.pod().spec.clone().unwrap_or_default();

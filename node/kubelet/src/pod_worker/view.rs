@@ -1,4 +1,5 @@
-//! What a worker knows of its pod: the runtime's answers and the kernel's hints, newest knowledge first.
+//! What a worker knows of its pod: the runtime's answers and the kernel's hints, newest knowledge
+//! first.
 //!
 //! States only go forward: a container that has ended has ended, whatever an older answer says.
 
@@ -21,7 +22,8 @@ use crate::status::containers::Waiting;
 const RECORD_DELAY: Duration = Duration::from_millis(2);
 /// Longest wait before the runtime is asked again for a record.
 const RECORD_DELAY_MAX: Duration = Duration::from_secs(1);
-/// Times the runtime is asked for the record of an end that the kernel has reported; all in all 3 s.
+/// Times the runtime is asked for the record of an end that the kernel has reported; all in all 3
+/// s.
 const RECORD_TRIES_MAX: u32 = 12;
 
 /// What a worker knows.

@@ -157,7 +157,8 @@ fn container_statuses(facts: &StatusFacts<'_>) -> (Vec<ContainerStatus>, Vec<Con
     (init, mains)
 }
 
-/// What was once shown of a container stays: the runtime names images and times in more than one way.
+/// What was once shown of a container stays: the runtime names images and times in more than one
+/// way.
 fn keep_shown(previous: Option<&Vec<ContainerStatus>>, new: &mut [ContainerStatus]) {
     for one in new.iter_mut().filter(|one| one.container_id.is_some()) {
         let mut all = previous.into_iter().flatten();

@@ -1,5 +1,6 @@
-//! The status on its way to the control plane: the newest one wins, one at a time per pod, repeated until
-//! it is acknowledged. Many pods publish at the same time; what must be seen at once has its own lane.
+//! The status on its way to the control plane: the newest one wins, one at a time per pod, repeated
+//! until it is acknowledged. Many pods publish at the same time; what must be seen at once has its
+//! own lane.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ use crate::status::generate::is_urgent;
 const URGENT_IN_FLIGHT_MAX: usize = 256;
 /// Other statuses in flight per node.
 const ORDINARY_IN_FLIGHT_MAX: usize = 16;
-/// How long an ordinary change waits for the next one. A pod that starts within this time is published
-/// once, Running and Ready.
+/// How long an ordinary change waits for the next one. A pod that starts within this time is
+/// published once, Running and Ready.
 pub const ORDINARY_DELAY: Duration = Duration::from_millis(200);
 
 /// The node's two lanes to the control plane.
@@ -131,8 +132,9 @@ impl Publisher {
         self.not_before = None;
     }
 
-    /// The API shows another status than the one that was stored. Changes that this publisher itself
-    /// made come back as well; those are told apart by `settled`, the age of its last own change.
+    /// The API shows another status than the one that was stored. Changes that this publisher
+    /// itself made come back as well; those are told apart by `settled`, the age of its last own
+    /// change.
     pub(crate) fn overwritten(&mut self, shown: &PodStatus, now: Instant, settled: Duration) {
         let own = self.acknowledged_at.is_some_and(|at| now < at + settled);
         if !self.in_flight && !own && *shown != self.shown {
