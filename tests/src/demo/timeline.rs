@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::kubectl::Kubectl;
 
 /// Phases in the order in which a person expects them, with the words to print.
-pub const PHASES: [(&str, &str); 10] = [
+pub const PHASES: [(&str, &str); 9] = [
     ("api_received", "API call"),
     ("stored", "stored"),
     ("scheduled", "scheduled"),
@@ -22,7 +22,6 @@ pub const PHASES: [(&str, &str); 10] = [
     ("network_attached", "network attached"),
     ("sandbox_up", "sandbox up"),
     ("container_started", "container started (kernel)"),
-    ("status_published", "status sent by the node"),
     ("running_stored", "status stored"),
     ("watched", "Running and Ready seen by a watch"),
 ];
