@@ -89,9 +89,7 @@ async fn bind(
         identity: pki.serving(&names)?,
         client_ca_pem: pki.ca_pem().to_owned(),
     };
-    let server = Server::bind(api.clone(), server)
-        .await
-        .with_context(|| format!("cannot listen on {}", options.listen))?;
+    let server = Server::bind(api.clone(), server).await?;
     let link = LinkServer::start(internal(api, "system:swiftlet-link"), VERSION, shutdown);
     let server = server.mount(Mount::new(LINK_PATH, link.into_service()));
     let (url, admin) = (server_url(server.address()), pki.admin()?);

@@ -83,5 +83,5 @@ pub fn manifest(prefix: &str, count: usize, image: &str, script: &str) -> String
         })
         .to_string()
     };
-    (0..count).map(pod).collect::<Vec<_>>().join("\n---\n")
+    (0..count).map(pod).collect::<Vec<_>>().join("\n")
 }

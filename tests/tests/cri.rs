@@ -135,7 +135,9 @@ impl Machine {
 
     async fn remove(&self, sandbox: &SandboxId) {
         let pod = self.cri.sandbox_status(sandbox).await.unwrap().pod;
-        self.cri.stop_sandbox(sandbox).await.unwrap();
+        while let Err(error) = self.cri.stop_sandbox(sandbox).await {
+            assert!(error.is_retryable(), "{error}");
+        }
         self.cri.remove_sandbox(sandbox).await.unwrap();
         self.cgroups.0.remove_pod(&pod.uid).await.unwrap();
     }

@@ -47,6 +47,9 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// containerd's words while it recovers after its own start.
 const NOT_INITIALIZED: &str = "server is not initialized yet";
 
+/// containerd's words when a runtime shim ended while it was asked: the next try finds it gone.
+const SHIM_GONE: &str = "ttrpc: closed";
+
 /// A connection to the runtime. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
@@ -156,6 +159,7 @@ impl Client {
             Code::Unavailable => unavailable(),
             // containerd serves its socket before its CRI part has looked at what runs.
             Code::Unknown if message.contains(NOT_INITIALIZED) => unavailable(),
+            Code::Unknown if message.contains(SHIM_GONE) => unavailable(),
             Code::DeadlineExceeded | Code::Cancelled => timeout(call),
             Code::NotFound => RuntimeError::NotFound {
                 call: name,
