@@ -19,6 +19,9 @@ use crate::stack::{Stack, StackOptions};
 /// How long one step may take; far above what any takes, so that a failure ends.
 const STEP_LIMIT: Duration = Duration::from_mins(1);
 
+/// Sleeps, but ends at SIGTERM: process 1 has no default action for it.
+const SLEEP: &str = "trap exit TERM; sleep 3600 & wait";
+
 /// Runs the whole demonstration in a fresh stack.
 pub fn run(mut options: StackOptions) -> Result<()> {
     "info,swiftlet::timeline=debug".clone_into(&mut options.log);
@@ -67,7 +70,7 @@ fn show(stack: &Stack) -> Result<()> {
 fn create_pods(stack: &Stack, kubectl: &Kubectl, watch: &Watch) -> Result<()> {
     let image = &stack.options().busybox_image;
     step("kubectl run solo, kubectl create deployment trio --replicas=3");
-    kubectl.run(&["run", "solo", "--image", image, "--", "sleep", "3600"])?;
+    kubectl.run(&["run", "solo", "--image", image, "--", "sh", "-c", SLEEP])?;
     let is_ready = |name: &str| watch.find(|seen| seen.name == name && seen.ready);
     wait_for("pod solo Ready", STEP_LIMIT, || is_ready("solo"))?;
     kubectl.run(&[
@@ -79,8 +82,9 @@ fn create_pods(stack: &Stack, kubectl: &Kubectl, watch: &Watch) -> Result<()> {
         "--replicas",
         "3",
         "--",
-        "sleep",
-        "3600",
+        "sh",
+        "-c",
+        SLEEP,
     ])?;
     kubectl.run(&[
         "wait",

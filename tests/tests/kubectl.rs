@@ -38,9 +38,12 @@ fn the_oldest_and_the_newest_kubectl_work_the_same() -> Result<()> {
 
 const IMAGE: &str = "registry.local/busybox:1.35";
 
+/// Sleeps, but ends at SIGTERM: process 1 has no default action, and the grace period is 30 s.
+const SLEEP: &str = "trap exit TERM; sleep 3600 & wait";
+
 fn bare_pod(kubectl: &Kubectl) -> Result<()> {
     kubectl.run(&[
-        "run", "one", "--image", IMAGE, "--labels", "a=b", "--", "sleep", "3600",
+        "run", "one", "--image", IMAGE, "--labels", "a=b", "--", "sh", "-c", SLEEP,
     ])?;
     kubectl.run(&["wait", "pod/one", "--for=condition=Ready", "--timeout=60s"])?;
     let wide = kubectl.run(&["get", "pod", "one", "-o", "wide"])?;
@@ -77,8 +80,9 @@ fn deployment(kubectl: &Kubectl) -> Result<()> {
         "--replicas",
         "3",
         "--",
-        "sleep",
-        "3600",
+        "sh",
+        "-c",
+        SLEEP,
     ];
     kubectl.run(&create)?;
     kubectl.run(&[

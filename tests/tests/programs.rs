@@ -109,3 +109,32 @@ fn doctor_names_what_is_missing_and_its_remedy() -> Result<()> {
     assert!(Path::new("/proc/sys/net/ipv4/ip_forward").exists() && report.contains("ip_forward"));
     Ok(())
 }
+
+#[test]
+fn a_node_without_container_runtime_says_what_to_start() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = Command::new(ours("swiftlet-control")?);
+    command.arg("--data-dir").arg(folder.path());
+    let (config, words) = run(command.args(["kubeconfig", "--node", "worker-1"]))?;
+    assert!(config.status.success(), "{words}");
+    let kubeconfig = folder.path().join("node.kubeconfig");
+    std::fs::write(&kubeconfig, &config.stdout)?;
+    let mut command = Command::new(ours("swiftlet-node")?);
+    command.arg("--kubeconfig").arg(&kubeconfig);
+    for (flag, path) in [
+        ("--root-dir", "root"),
+        ("--cni-conf-dir", "conf"),
+        ("--cni-data-dir", "networks"),
+        ("--cni-socket", "cni.sock"),
+    ] {
+        command.arg(flag).arg(folder.path().join(path));
+    }
+    command.args([
+        "--container-runtime-endpoint",
+        "unix:///nonexistent/containerd.sock",
+    ]);
+    let (output, words) = run(&mut command)?;
+    is_one_sentence(&output, &words, "start containerd");
+    assert!(words.contains("/nonexistent/containerd.sock"), "{words}");
+    Ok(())
+}

@@ -79,6 +79,17 @@ pub(crate) fn group_list() -> Value {
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
+/// The custom resources: none. They cannot be made here and stand in no discovery document, but
+/// before kubectl says that it knows no such kind, it asks whether a custom resource bears it.
+pub(crate) fn no_custom_resources() -> Value {
+    json!({
+        "kind": "CustomResourceDefinitionList",
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "metadata": { "resourceVersion": "1" },
+        "items": [],
+    })
+}
+
 /// `/apis/<group>`.
 pub(crate) fn group(name: &str) -> Result<Value, ApiError> {
     let (group, version) = groups()

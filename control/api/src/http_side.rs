@@ -123,6 +123,9 @@ impl HttpSide {
                 Ok(value(accepted, &discovery::resource_list(group, version)))
             }
             Route::ServerVersion => Ok(value(accepted, &discovery::version())),
+            Route::CustomResourceDefinitions => {
+                Ok(value(accepted, &discovery::no_custom_resources()))
+            }
             Route::Root => Ok(value(accepted, &discovery::root())),
             Route::Health(_) | Route::Resource(_) => Err(error::unknown_path()),
         }

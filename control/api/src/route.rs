@@ -92,6 +92,8 @@ pub(crate) enum Route {
     OpenApiV3,
     /// `/openapi/v3/<path>`.
     OpenApiV3Group,
+    /// `/apis/apiextensions.k8s.io/v1/customresourcedefinitions`.
+    CustomResourceDefinitions,
     /// `/`.
     Root,
 }
@@ -114,6 +116,12 @@ pub(crate) fn route(path: &str) -> Result<Route, ApiError> {
             Some(resource) => Ok(Route::Group(resource.name.group)),
             None => Err(error::unknown_path()),
         },
+        [
+            "apis",
+            "apiextensions.k8s.io",
+            "v1",
+            "customresourcedefinitions",
+        ] => Ok(Route::CustomResourceDefinitions),
         ["apis", group, version, rest @ ..] => versioned(group, version, rest),
         ["version"] => Ok(Route::ServerVersion),
         ["healthz" | "livez" | "readyz", ..] => Ok(Route::Health(path.into())),
