@@ -9,6 +9,7 @@ mod reset;
 mod wire;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Parser;
@@ -19,6 +20,9 @@ use crate::options::{Cli, Command};
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
+/// How long blocking calls may go on after the work has ended.
+const STRAGGLER_LIMIT: Duration = Duration::from_secs(2);
+
 fn main() -> ExitCode {
     let Cli { options, command } = Cli::parse();
     logging::start(options.log_format);
@@ -26,13 +30,16 @@ fn main() -> ExitCode {
         .enable_all()
         .build();
     let outcome = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
-        runtime.block_on(async {
+        let outcome = runtime.block_on(async {
             match command {
                 Some(Command::Doctor) => Ok(doctor::run(&options).await),
                 Some(Command::Reset) => as_root(reset::run(&options)).await,
                 None => as_root(wire::run(&options)).await,
             }
-        })
+        });
+        // A file call that hangs must not keep a program that has ended from being started again.
+        runtime.shutdown_timeout(STRAGGLER_LIMIT);
+        outcome
     });
     outcome.unwrap_or_else(|error| {
         eprintln!("swiftlet-node: {error:#}");

@@ -26,13 +26,11 @@ pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
     let network = network
         .map_err(|error| errors.push(format!("{error:#}")))
         .ok();
-    errors.extend(
-        remove_pods(options)
-            .await
-            .err()
-            .map(|error| format!("{error:#}")),
-    );
-    errors.extend(remove_volumes(options).await);
+    let in_runtime = remove_pods(options).await.unwrap_or_else(|error| {
+        errors.push(format!("{error:#}"));
+        Vec::new()
+    });
+    errors.extend(remove_volumes(options, in_runtime).await);
     let cgroups = PodCgroups::new(&options.cgroup_root)?;
     errors.extend(
         cgroups
@@ -65,11 +63,12 @@ fn start_network(options: &NodeOptions) -> Result<shim_server::NetworkHandle> {
     shim_server::start(options).context("cannot serve pod networks")
 }
 
-/// Only pods of a kubelet: other programs may use the same runtime.
-async fn remove_pods(options: &NodeOptions) -> Result<()> {
+/// Only pods of a kubelet: other programs may use the same runtime. Answers which they were.
+async fn remove_pods(options: &NodeOptions) -> Result<Vec<PodUid>> {
     use futures::stream::{StreamExt, TryStreamExt, iter};
     let runtime = Cri::new(options.runtime_socket());
     let pods = runtime.list_pods().await.context("cannot list pods")?;
+    let uids = pods.iter().map(|pod| pod.pod.uid.clone()).collect();
     let sandboxes: Vec<SandboxId> = pods
         .into_iter()
         .flat_map(|pod| pod.sandboxes)
@@ -84,24 +83,25 @@ async fn remove_pods(options: &NodeOptions) -> Result<()> {
         .try_collect::<Vec<()>>()
         .await
         .context("cannot remove all pods")?;
-    Ok(())
+    Ok(uids)
 }
 
-async fn remove_volumes(options: &NodeOptions) -> Vec<String> {
+/// Of these pods and of those with a folder: a pod that has ended may have nothing but its logs.
+async fn remove_volumes(options: &NodeOptions, mut pods: Vec<PodUid>) -> Vec<String> {
     let folders = Folders {
         root: options.root_dir.clone(),
         logs: options.pod_logs_dir.clone(),
     };
     let volumes = PodFolders::without_data(folders);
-    let pods: Vec<PodUid> = match volumes.pods_on_disk().await {
-        Ok(pods) => pods,
-        Err(error) => return vec![error.to_string()],
-    };
     let mut errors = Vec::new();
+    match volumes.pods_on_disk().await {
+        Ok(on_disk) => pods.extend(on_disk),
+        Err(error) => errors.push(error.to_string()),
+    }
     for pod in pods {
         errors.extend(
             volumes
-                .tear_down(&pod)
+                .tear_down(&pod, true)
                 .await
                 .err()
                 .map(|error| error.to_string()),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use swiftlet_cgroup::PodCgroups;
 use swiftlet_cni::conflist::{PodNetwork, write_conf};
 use swiftlet_cni::observer::NetworkAttached;
@@ -20,6 +20,7 @@ use swiftlet_pleg::{Bpf, Pleg, PlegHandle, PlegOptions};
 use swiftlet_volume::{Folders, PodFolders};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::facts;
@@ -80,11 +81,28 @@ pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
         "node agent started"
     );
     let work = tokio::spawn(kubelet.run(control, lifecycle, shutdown.clone()));
-    wait_for_signal().await?;
+    until_signal(work, shutdown, wait_for_signal()).await?;
+    network.shutdown();
+    Ok(())
+}
+
+/// Lets the kubelet work until the signal. One that ends by itself is of no use to its pods: the
+/// agent ends with it, so that whoever started it starts it again.
+async fn until_signal<T>(
+    mut work: JoinHandle<T>,
+    shutdown: CancellationToken,
+    signal: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    tokio::select! {
+        ended = &mut work => {
+            ended.context("the kubelet has failed; pods live on")?;
+            bail!("the kubelet has ended by itself; pods live on");
+        }
+        signal = signal => signal?,
+    }
     tracing::info!("shutting down; pods live on");
     shutdown.cancel();
     work.await?;
-    network.shutdown();
     Ok(())
 }
 
@@ -205,4 +223,27 @@ async fn wait_for_signal() -> Result<()> {
         _ = interrupt.recv() => (),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_agent_whose_kubelet_is_gone_ends_with_an_error() {
+        let shutdown = CancellationToken::new();
+        let panicked = tokio::spawn(async { panic!("a bug") });
+        let never = std::future::pending();
+        let ended = until_signal::<()>(panicked, shutdown.clone(), never).await;
+        assert!(ended.is_err());
+        let ended = tokio::spawn(async {});
+        let never = std::future::pending();
+        let ended = until_signal(ended, shutdown.clone(), never).await;
+        assert!(ended.is_err());
+        let token = shutdown.clone();
+        let works = tokio::spawn(async move { token.cancelled().await });
+        let signal = std::future::ready(Ok(()));
+        let ended = until_signal(works, shutdown, signal).await;
+        assert!(ended.is_ok(), "told to end, it ends well");
+    }
 }

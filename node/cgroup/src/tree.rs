@@ -147,10 +147,9 @@ impl Tree {
             other => other,
         };
         let is_new = is_new.map_err(|error| failed(folder, "mkdir", &error))?;
-        if is_new {
-            self.inherit_cpuset(hierarchy, folder)?;
-            self.enable_controllers(folder)?;
-        }
+        // Of an old one too: its making may have been interrupted.
+        self.inherit_cpuset(hierarchy, folder)?;
+        self.enable_controllers(folder)?;
         Ok(is_new)
     }
 
@@ -178,17 +177,21 @@ impl Tree {
         self.apply(hierarchy, folder, &limits::cpu_shares(self.mode(), shares))
     }
 
-    /// On v1 a cpuset that names no CPU or memory node takes no process.
+    /// On v1 a cpuset that names no CPU or memory node takes no process. One that names some keeps
+    /// them: its children may use them.
     fn inherit_cpuset(&self, hierarchy: &Path, folder: &Path) -> Result<(), CgroupError> {
         if self.mode() == Mode::V2 || !serves(hierarchy, "cpuset") {
             return Ok(());
         }
         let parent = folder.parent().unwrap_or(hierarchy);
         for file in CPUSET_FILES {
-            let from = parent.join(file);
+            let (from, to) = (parent.join(file), folder.join(file));
+            let present = std::fs::read_to_string(&to).unwrap_or_default();
+            if !present.trim().is_empty() {
+                continue;
+            }
             let value =
                 std::fs::read_to_string(&from).map_err(|error| failed(&from, "read", &error))?;
-            let to = folder.join(file);
             cgroup::write(&to, value.trim()).map_err(|error| failed(&to, "write", &error))?;
         }
         Ok(())

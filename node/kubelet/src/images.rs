@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared};
+use futures::future::{BoxFuture, Shared, WeakShared};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use swiftlet_model::clock::Clock;
 use swiftlet_model::events::{ERR_IMAGE_NEVER_PULL, EventKind, FAILED, PULLED, PULLING};
@@ -63,7 +63,8 @@ impl ImageError {
     }
 }
 
-type Pull = Shared<BoxFuture<'static, Result<String, String>>>;
+type Pulling = BoxFuture<'static, Result<String, String>>;
+type Pull = Shared<Pulling>;
 
 /// Gets images onto the node.
 pub(crate) struct Images {
@@ -71,9 +72,10 @@ pub(crate) struct Images {
     clock: Arc<dyn Clock>,
     recorder: Recorder,
     pulls: Arc<Semaphore>,
-    /// Pulls in flight by image. A lock, because many workers share a pull; it is held only to
-    /// look.
-    in_flight: Mutex<HashMap<String, Pull>>,
+    /// Pulls in flight by image, as long as someone waits for them: with the last who waits the
+    /// call ends and gives its place back. A lock, because many workers share a pull; it is held
+    /// only to look.
+    in_flight: Mutex<HashMap<String, WeakShared<Pulling>>>,
 }
 
 impl Images {
@@ -144,19 +146,7 @@ impl Images {
         let message = format!("Pulling image \"{image}\"");
         self.tell(pod, container, EventKind::Normal, PULLING, message);
         let started = self.clock.now();
-        let pull = {
-            let mut all = self.in_flight.lock().await;
-            let pull = all.entry(image.to_owned());
-            pull.or_insert_with(|| self.start_pull(image, sandbox))
-                .clone()
-        };
-        let result = pull.clone().await;
-        let mut all = self.in_flight.lock().await;
-        // Only this pull: a later one of the same image may be there by now.
-        if all.get(image).is_some_and(|other| other.ptr_eq(&pull)) {
-            all.remove(image);
-        }
-        drop(all);
+        let result = self.join_pull(image, sandbox).await.await;
         let took = self.clock.now().saturating_duration_since(started);
         match result {
             Ok(id) => {
@@ -176,6 +166,23 @@ impl Images {
                 })
             }
         }
+    }
+
+    /// The pull of this image that is in flight, or a new one. One that has ended is not joined:
+    /// the image may have changed since.
+    async fn join_pull(&self, image: &str, sandbox: &SandboxConfig) -> Pull {
+        let in_flight = |pull: &WeakShared<Pulling>| {
+            let pull = pull.upgrade();
+            pull.filter(|pull| pull.peek().is_none())
+        };
+        let mut all = self.in_flight.lock().await;
+        if let Some(pull) = all.get(image).and_then(in_flight) {
+            return pull;
+        }
+        all.retain(|_, pull| in_flight(pull).is_some());
+        let pull = self.start_pull(image, sandbox);
+        all.extend(pull.downgrade().map(|weak| (image.to_owned(), weak)));
+        pull
     }
 
     fn start_pull(&self, image: &str, sandbox: &SandboxConfig) -> Pull {

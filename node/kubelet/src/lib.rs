@@ -77,9 +77,12 @@ impl Kubelet {
             Arc::clone(&self.shared),
             shutdown.clone(),
         ));
-        let report = SyncLoop::new(self.shared, control, lifecycle, shutdown)
-            .run()
-            .await;
+        let sync_loop = SyncLoop::new(self.shared, control, lifecycle, shutdown);
+        let report = tokio::select! {
+            report = sync_loop.run() => report,
+            // A node without its lease is lost, and must not look as if it were well.
+            Some(Err(lost)) = tasks.join_next() => std::panic::resume_unwind(lost.into_panic()),
+        };
         while tasks.join_next().await.is_some() {}
         report
     }

@@ -62,6 +62,8 @@ pub(crate) struct Worker {
     phase_out: watch::Sender<Phase>,
     /// Cancelled when the pod begins to end: nothing is made after that.
     ending: CancellationToken,
+    /// Grows when the runtime answers again.
+    runtime_back: watch::Receiver<u64>,
     view: View,
     lanes: Lanes,
     publisher: Publisher,
@@ -75,6 +77,7 @@ pub(crate) struct Worker {
 #[derive(Debug, Default)]
 struct Cleaned {
     volumes: bool,
+    logs: bool,
     cgroup: bool,
     said: bool,
 }
@@ -84,6 +87,8 @@ enum Wake {
     Mail(Mail),
     Answer(Lane, Answer),
     Time,
+    /// The runtime answers again.
+    RuntimeBack,
     /// The sync loop is gone.
     Closed,
 }
@@ -106,8 +111,10 @@ impl Worker {
             view.queried(nothing, shared.doors.clock.timestamp());
         }
         let publisher = Publisher::new(status, shared.doors.clock.now());
+        let runtime_back = shared.runtime_back.subscribe();
         let worker = Self {
             shared,
+            runtime_back,
             key,
             inbox,
             order,
@@ -132,6 +139,7 @@ impl Worker {
                 Wake::Mail(Mail::Order(order)) => self.obey(order),
                 Wake::Answer(lane, answer) => self.answer(lane, answer),
                 Wake::Time => {}
+                Wake::RuntimeBack => self.lanes.hurry(|_| true, self.now()),
                 Wake::Closed => break,
             }
             self.pass();
@@ -169,10 +177,12 @@ impl Worker {
         let now = self.now();
         let until = self.due().saturating_duration_since(now).max(NAP_MIN);
         let (inbox, lanes) = (&mut self.inbox, &mut self.lanes);
+        let runtime_back = &mut self.runtime_back;
         tokio::select! {
             biased;
             mail = inbox.next() => mail.map_or(Wake::Closed, Wake::Mail),
             (lane, answer) = lanes.next() => Wake::Answer(lane, answer),
+            Ok(()) = runtime_back.changed() => Wake::RuntimeBack,
             () = tokio::time::sleep(until) => Wake::Time,
         }
     }
@@ -248,8 +258,13 @@ impl Worker {
         }
         if self.order.hurry != before.hurry {
             self.publisher.hurry();
-            self.lanes
-                .hurry(|lane| matches!(lane, Lane::PodGone | Lane::Volumes), now);
+            let waits = |lane: &Lane| {
+                matches!(
+                    lane,
+                    Lane::PodGone | Lane::Volumes | Lane::Create(_) | Lane::Refresh
+                )
+            };
+            self.lanes.hurry(waits, now);
         }
         if self.order.referenced != before.referenced {
             self.lanes
@@ -310,12 +325,17 @@ impl Worker {
                     if event.source == LifecycleSource::Kernel {
                         self.record(TimelinePhase::ContainerStarted, Some(name), event.at);
                     }
+                } else if !self.lanes.is_making() {
+                    // What is being made may start before its id is known; this is not that.
+                    self.view.stale |= self.view.sandbox(&container.as_str().into()).is_none();
                 }
             }
             LifecycleKind::ContainerDied { container, exit } => {
                 let id = container.as_str().into();
                 if let Some(sandbox) = self.view.sandbox(&id) {
                     sandbox.state = SandboxState::NotReady;
+                } else if self.view.container(container).is_none() {
+                    self.view.stale = true;
                 } else if self.view.died(container, *exit, event.at, now) {
                     let name = self.view.container(container).map(|one| one.name.clone());
                     self.record(TimelinePhase::ContainerDied, name, event.at);

@@ -26,6 +26,10 @@ pub(crate) struct Shared {
     pub(crate) gate: Gate,
     pub(crate) sandbox_starts: Arc<Semaphore>,
     pub(crate) container_starts: Arc<Semaphore>,
+    /// Grows when the control plane has listed its pods: the connection is new.
+    pub(crate) connected: watch::Sender<u64>,
+    /// Grows when the runtime answers again.
+    pub(crate) runtime_back: watch::Sender<u64>,
     runtime_name: OnceCell<String>,
 }
 
@@ -52,6 +56,8 @@ impl Shared {
             gate: Gate::new(),
             sandbox_starts: Arc::new(Semaphore::new(options.limits.sandbox_starts.max(1))),
             container_starts: Arc::new(Semaphore::new(options.limits.container_starts.max(1))),
+            connected: watch::Sender::new(0),
+            runtime_back: watch::Sender::new(0),
             runtime_name: OnceCell::new(),
             doors,
         }

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::control_plane::{ControlPlaneEvent, ControlPlaneReceiver, ObjectRef, RefKind};
@@ -23,6 +24,9 @@ use crate::pod_worker::phase::Phase;
 use crate::pod_worker::queue::{Mailbox, Wish, mailbox};
 use crate::shared::Shared;
 use crate::status::phase::PodPhase;
+
+/// A worker that has panicked is likely to do so again: it does not do so all the time.
+const PANIC_PAUSE: Duration = Duration::from_secs(1);
 
 /// Everything that can wake the sync loop. If it is not here, it cannot happen.
 enum Event {
@@ -178,6 +182,7 @@ impl SyncLoop {
 
     /// The connection is new: nothing needs to wait, and every status is compared with the API's.
     fn after_full_list(&mut self) {
+        self.shared.connected.send_modify(|count| *count += 1);
         for (uid, worker) in &self.workers {
             if let Some(pod) = self.pods.get(uid) {
                 let pod = Arc::clone(pod);
@@ -219,7 +224,7 @@ impl SyncLoop {
         }
         if !self.workers.contains_key(&uid) {
             let wish = self.first_wish(&pod);
-            self.start_worker(pod, wish);
+            self.start_worker(pod, wish, None);
             return;
         }
         let Some(worker) = self.workers.get_mut(&uid) else {
@@ -258,7 +263,7 @@ impl SyncLoop {
         }
     }
 
-    fn start_worker(&mut self, pod: Arc<Pod>, wish: Wish) {
+    fn start_worker(&mut self, pod: Arc<Pod>, wish: Wish, pause: Option<Duration>) {
         let uid = PodKey::of(&pod).uid;
         let fresh = self
             .inherited
@@ -267,7 +272,13 @@ impl SyncLoop {
         let rejected = matches!(wish, Wish::Reject(_));
         let (mailbox, inbox) = mailbox(Arc::clone(&pod), wish);
         let (worker, phase) = Worker::new(Arc::clone(&self.shared), inbox, fresh);
-        let task = self.tasks.spawn(worker.run()).id();
+        let work = async move {
+            if let Some(pause) = pause {
+                tokio::time::sleep(pause).await;
+            }
+            worker.run().await
+        };
+        let task = self.tasks.spawn(work).id();
         self.workers.insert(
             uid,
             Handle {
@@ -321,7 +332,7 @@ impl SyncLoop {
             (Some(_), true) => Wish::Delete,
             (Some(_), false) => Wish::Run,
         };
-        self.start_worker(pod, wish);
+        self.start_worker(pod, wish, Some(PANIC_PAUSE));
     }
 
     fn referenced(&mut self, object: &ObjectRef) {
@@ -347,7 +358,7 @@ impl SyncLoop {
                 if let Some(inherited) = &mut self.inherited {
                     inherited.insert(uid);
                 }
-                self.start_worker(stand_in(key), Wish::Vanish);
+                self.start_worker(stand_in(key), Wish::Vanish, None);
             }
         }
     }

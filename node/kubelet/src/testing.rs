@@ -4,5 +4,6 @@ pub(crate) mod control_plane;
 mod histories;
 mod journeys;
 pub(crate) mod node;
+mod outages;
 pub(crate) mod runtime;
 pub(crate) mod stand;

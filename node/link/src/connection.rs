@@ -58,8 +58,9 @@ pub(crate) enum Request {
 }
 
 /// Everything that can wake an open connection.
-enum Event {
-    Request(Request),
+enum Event<'a> {
+    /// A request, and a place for it in the outgoing queue.
+    Request(mpsc::Permit<'a, NodeMessage>, Request),
     Message(ControlMessage),
     /// The stream ended or broke.
     Lost(String),
@@ -132,7 +133,9 @@ impl Connection {
         let mut client = NodeLinkClient::new(channel)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let (outgoing, messages) = mpsc::channel(OUTGOING_MAX);
+        // What is said first must find room: nobody takes it before the stream is open.
+        let room = OUTGOING_MAX.max(self.referenced.len() + 1);
+        let (outgoing, messages) = mpsc::channel(room);
         let hello = Hello {
             node_name: self.node_name.clone(),
             version: self.version.clone(),
@@ -159,22 +162,26 @@ impl Connection {
         Ok(Open { outgoing, incoming })
     }
 
-    async fn serve(&mut self, mut open: Open, requests: &mut mpsc::Receiver<Request>) -> Next {
+    async fn serve(&mut self, open: Open, requests: &mut mpsc::Receiver<Request>) -> Next {
+        let Open {
+            outgoing,
+            mut incoming,
+        } = open;
         let next = loop {
             // What the control plane says comes first: acknowledgements free those who wait.
             // Requests do not starve, because the stream delivers at the speed of the network.
             let event = tokio::select! {
                 biased;
-                message = open.incoming.message() => match message {
+                message = incoming.message() => match message {
                     Ok(Some(message)) => Event::Message(message),
                     Ok(None) => Event::Lost("the control plane ended the stream".to_owned()),
                     Err(status) => Event::Lost(status.to_string()),
                 },
-                request = requests.recv() => request.map_or(Event::Shutdown, Event::Request),
+                request = next_request(&outgoing, requests) => request,
             };
             match event {
                 Event::Message(message) => self.message(message).await,
-                Event::Request(request) => self.send(&open.outgoing, request).await,
+                Event::Request(place, request) => self.send(place, request),
                 Event::Lost(cause) => {
                     tracing::warn!(cause, "link to the control plane lost");
                     break Next::Reconnect;
@@ -182,11 +189,23 @@ impl Connection {
                 Event::Shutdown => break Next::Shutdown,
             }
         };
+        self.answer_all();
+        let _ = self.events.send(ControlPlaneEvent::Disconnected).await;
+        next
+    }
+
+    /// Nobody waits for a connection that is gone. The interests stay: the next connection asks.
+    fn answer_all(&mut self) {
         for (_, done) in self.unacknowledged.drain() {
             let _ = done.send(Err(ControlPlaneError::Disconnected));
         }
-        let _ = self.events.send(ControlPlaneEvent::Disconnected).await;
-        next
+        for known in self.referenced.values_mut() {
+            if let Referenced::Waiting(waiting) = known {
+                for done in waiting.drain(..) {
+                    let _ = done.send(Err(ControlPlaneError::Disconnected));
+                }
+            }
+        }
     }
 
     /// Between two connections: requests fail at once, but for cached objects.
@@ -216,7 +235,7 @@ impl Connection {
         }
     }
 
-    async fn send(&mut self, outgoing: &mpsc::Sender<NodeMessage>, request: Request) {
+    fn send(&mut self, place: mpsc::Permit<'_, NodeMessage>, request: Request) {
         let (sequence, message) = match request {
             Request::Report { message, done } => {
                 self.sequence += 1;
@@ -238,13 +257,10 @@ impl Connection {
                 (0, interest(&object, false))
             }
         };
-        // A closed queue means that the stream is gone: the next read says so.
-        let _ = outgoing
-            .send(NodeMessage {
-                sequence,
-                message: Some(message),
-            })
-            .await;
+        place.send(NodeMessage {
+            sequence,
+            message: Some(message),
+        });
     }
 
     async fn message(&mut self, message: ControlMessage) {
@@ -321,6 +337,21 @@ impl Connection {
     }
 }
 
+/// The next request, taken only when there is a place for it: what cannot be sent must not keep the
+/// connection from being read. Cancel safe.
+async fn next_request<'a>(
+    outgoing: &'a mpsc::Sender<NodeMessage>,
+    requests: &mut mpsc::Receiver<Request>,
+) -> Event<'a> {
+    let Ok(place) = outgoing.reserve().await else {
+        return Event::Lost("the stream takes nothing any more".to_owned());
+    };
+    match requests.recv().await {
+        Some(request) => Event::Request(place, request),
+        None => Event::Shutdown,
+    }
+}
+
 /// What to do after a connection ended.
 enum Next {
     Reconnect,
@@ -391,52 +422,4 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn secrets_are_decoded_and_config_maps_are_not() {
-        let secret = data_of(RefKind::Secret, br#"{"data":{"k":"dmFsdWU="}}"#);
-        assert_eq!(secret["k"], b"value");
-        let map = data_of(
-            RefKind::ConfigMap,
-            br#"{"data":{"k":"v"},"binaryData":{"b":"AAE="}}"#,
-        );
-        assert_eq!(map["k"], b"v");
-        assert_eq!(map["b"], [0, 1]);
-    }
-
-    #[test]
-    fn a_change_is_told_only_after_the_first_answer() {
-        let (events, _receiver) = mpsc::channel(1);
-        let mut connection = Connection::new("n".into(), "v".into(), events);
-        let object = ObjectRef {
-            kind: RefKind::ConfigMap,
-            namespace: "default".into(),
-            name: "settings".into(),
-        };
-        let (done, mut answer) = oneshot::channel();
-        connection
-            .referenced
-            .insert(object.clone(), Referenced::Waiting(vec![done]));
-        let say = |json: &str| ReferencedObject {
-            kind: "ConfigMap".into(),
-            namespace: "default".into(),
-            name: "settings".into(),
-            object_json: Some(json.as_bytes().to_vec().into()),
-        };
-        assert_eq!(connection.remember(say(r#"{"data":{"a":"1"}}"#)), None);
-        assert!(
-            answer
-                .try_recv()
-                .expect("answered")
-                .expect("no error")
-                .is_some()
-        );
-        assert_eq!(connection.remember(say(r#"{"data":{"a":"1"}}"#)), None);
-        assert_eq!(
-            connection.remember(say(r#"{"data":{"a":"2"}}"#)),
-            Some(object)
-        );
-    }
-}
+mod tests;

@@ -23,8 +23,13 @@ pub trait Volumes: Send + Sync {
     /// Brings the files of ConfigMap and Secret volumes up to date.
     fn refresh<'a>(&'a self, pod: &'a Arc<Pod>) -> BoxFuture<'a, Result<(), VolumeError>>;
 
-    /// Unmounts and removes all volumes and the pod's folder. Missing is success.
-    fn tear_down<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<(), VolumeError>>;
+    /// Unmounts and removes all volumes and the pod's folder, and with `logs` its logs. Missing is
+    /// success.
+    fn tear_down<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        logs: bool,
+    ) -> BoxFuture<'a, Result<(), VolumeError>>;
 
     /// The pods that have a folder on this node.
     fn pods_on_disk(&self) -> BoxFuture<'_, Result<Vec<PodUid>, VolumeError>>;

@@ -86,8 +86,12 @@ impl HealthWriter {
         });
     }
 
+    /// Wakes nobody: it happens with each event of the kernel.
     pub(crate) fn count(&self, change: impl FnOnce(&mut Stats)) {
-        self.state.send_modify(|health| change(&mut health.stats));
+        self.state.send_if_modified(|health| {
+            change(&mut health.stats);
+            false
+        });
     }
 
     pub(crate) fn set_blind_pods(&self, pods: u64) {
@@ -102,5 +106,21 @@ impl HealthWriter {
     pub(crate) fn is_blind(&self) -> bool {
         let health = self.state.borrow();
         matches!(health.mode, Mode::Relist { .. }) || health.stats.blind_pods > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counting_wakes_nobody_but_can_be_read() {
+        let writer = HealthWriter::new();
+        let reader = writer.subscribe();
+        writer.count(|stats| stats.kernel_events += 1);
+        assert!(!reader.has_changed().unwrap());
+        assert_eq!(reader.borrow().stats.kernel_events, 1);
+        writer.set_blind_pods(1);
+        assert!(reader.has_changed().unwrap());
     }
 }

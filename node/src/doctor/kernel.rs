@@ -10,12 +10,19 @@ use crate::options::BpfChoice;
 /// Oldest kernel that is served: BPF ring buffers (5.8) and `CAP_BPF` (5.8), Debian 11's is 5.10.
 const KERNEL_MIN: (u32, u32) = (5, 10);
 
-/// Capabilities by number (`include/uapi/linux/capability.h`), what they are for, and whether pods
-/// can run without them.
+/// Lets a process lower `oom_score_adj` (`include/uapi/linux/capability.h`).
+pub(super) const CAP_SYS_RESOURCE: u32 = 24;
+
+/// Capabilities by number, what they are for, and whether pods can run only with them.
 const CAPABILITIES: [(&str, u32, &str, bool); 6] = [
     ("CAP_NET_ADMIN", 12, "pod networks", true),
     ("CAP_SYS_ADMIN", 21, "mounts and namespaces", true),
-    ("CAP_SYS_RESOURCE", 24, "lower oom_score_adj values", false),
+    (
+        "CAP_SYS_RESOURCE",
+        CAP_SYS_RESOURCE,
+        "lower oom_score_adj values",
+        false,
+    ),
     (
         "CAP_SYS_PTRACE",
         19,
@@ -63,12 +70,20 @@ fn status_file() -> String {
     std::fs::read_to_string("/proc/self/status").unwrap_or_default()
 }
 
+/// Whether this process has a capability, by its number.
+pub(super) fn has_capability(number: u32) -> bool {
+    effective(&status_file()) & (1 << number) != 0
+}
+
+/// The effective set: a bit per capability, none if the file does not tell (proc(5)).
+fn effective(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
 fn capabilities(status: &str) -> Check {
-    let mask = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0);
+    let mask = effective(status);
     let lacking: Vec<_> = CAPABILITIES
         .iter()
         .filter(|(_, bit, ..)| mask & (1 << bit) == 0)

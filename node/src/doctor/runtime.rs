@@ -6,6 +6,7 @@ use swiftlet_cri::Cri;
 use swiftlet_model::runtime::Runtime;
 
 use super::Check;
+use super::kernel::{CAP_SYS_RESOURCE, has_capability};
 use crate::options::NodeOptions;
 
 pub(super) async fn examine(options: &NodeOptions) -> Vec<Check> {
@@ -37,7 +38,7 @@ fn configuration(json: &str) -> Check {
     let Some(restricted) = config["restrictOOMScoreAdj"].as_bool() else {
         return Check::ok(NAME, "not told by the runtime");
     };
-    if !restricted && !may_lower_oom_score() {
+    if !restricted && !has_capability(CAP_SYS_RESOURCE) {
         return Check::missing(
             NAME,
             "restrict_oom_score_adj = false, but CAP_SYS_RESOURCE is lacking",
@@ -45,16 +46,6 @@ fn configuration(json: &str) -> Check {
         );
     }
     Check::ok(NAME, format!("restrict_oom_score_adj = {restricted}"))
-}
-
-fn may_lower_oom_score() -> bool {
-    // Bit 24 of the effective set, see `include/uapi/linux/capability.h`.
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let mask = mask
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0);
-    mask & (1 << 24) != 0
 }
 
 fn plugin(folder: &Path, name: &'static str) -> Check {

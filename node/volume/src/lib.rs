@@ -131,14 +131,18 @@ impl Volumes for PodFolders {
         })
     }
 
-    fn tear_down<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<(), VolumeError>> {
+    fn tear_down<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        logs: bool,
+    ) -> BoxFuture<'a, Result<(), VolumeError>> {
         for object in self.references.remove(pod) {
             if let Some(control_plane) = &self.control_plane {
                 control_plane.forget(&object);
             }
         }
         let (folders, pod) = (self.folders.clone(), pod.clone());
-        Box::pin(blocking(move || tear_down::pod(&folders, &pod)))
+        Box::pin(blocking(move || tear_down::pod(&folders, &pod, logs)))
     }
 
     fn pods_on_disk(&self) -> BoxFuture<'_, Result<Vec<PodUid>, VolumeError>> {

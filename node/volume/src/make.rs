@@ -1,9 +1,9 @@
 //! Folders, mounts and files of one pod.
 
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use swiftlet_model::control_plane::{RefKind, ReferencedData};
@@ -25,6 +25,12 @@ const SECRET: &str = "kubernetes.io~secret";
 const EMPTY_DIR_MODE: u32 = 0o777;
 const GROUP_BITS: u32 = 0o2770;
 const POD_MODE: u32 = 0o750;
+
+/// Mode of an emptyDir whose owner and mode are still to be set. Nobody has a use for it, so that a
+/// folder that has it was left unfinished by a crash.
+const UNFINISHED_MODE: u32 = 0o1000;
+/// Without the bits that a new folder may have from its parent.
+const UNFINISHED_MASK: u32 = 0o1777;
 
 /// Everything that is needed to make a pod's folders, already fetched.
 pub(crate) struct Order {
@@ -66,10 +72,8 @@ pub(crate) fn refresh(folders: &Folders, order: &Order) -> Result<(), VolumeErro
 /// The pod's folder and those of its logs.
 fn base(folders: &Folders, order: &Order) -> Result<(), (PathBuf, io::Error)> {
     let pod = folders.pod(&order.key.uid);
-    if !pod.is_dir() {
-        make(&pod)?;
-        fs::set_permissions(&pod, Permissions::from_mode(POD_MODE)).map_err(|it| (pod, it))?;
-    }
+    make(&pod)?;
+    fs::set_permissions(&pod, Permissions::from_mode(POD_MODE)).map_err(|it| (pod, it))?;
     let logs = folders.pod_logs(&order.key);
     order
         .containers
@@ -115,14 +119,17 @@ fn empty_dir(
     size_bytes: Option<u64>,
     group: Option<u32>,
 ) -> io::Result<()> {
-    let is_new = !path.is_dir();
-    fs::create_dir_all(path)?;
-    let mounts = memory && !mount::is_mounted(path)?;
-    if mounts {
-        mount::tmpfs(path, size_bytes, EMPTY_DIR_MODE)?;
+    fs::create_dir_all(path.parent().unwrap_or(path))?;
+    match DirBuilder::new().mode(UNFINISHED_MODE).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made?,
     }
-    // Set once: afterwards the folder is the pod's, which may have changed its mode.
-    if is_new || mounts {
+    if memory && !mount::is_mounted(path)? {
+        mount::tmpfs(path, size_bytes, UNFINISHED_MODE)?;
+    }
+    // Set once: afterwards the folder is the pod's, which may have changed its mode. The mode comes
+    // last: with it the folder is finished.
+    if fs::metadata(path)?.permissions().mode() & UNFINISHED_MASK == UNFINISHED_MODE {
         let bits = group.map_or(0, |_| GROUP_BITS);
         if group.is_some() {
             std::os::unix::fs::chown(path, None, group)?;

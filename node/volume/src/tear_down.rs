@@ -13,8 +13,9 @@ use swiftlet_sys::mount;
 use crate::failed;
 use crate::folders::Folders;
 
-/// Removes all that the pod has on this node's disk. What fails does not keep the rest.
-pub(crate) fn pod(folders: &Folders, pod: &PodUid) -> Result<(), VolumeError> {
+/// Removes all that the pod has on this node's disk, its logs only if asked to. What fails does not
+/// keep the rest. The pod's folder goes last: by it the pod is found again.
+pub(crate) fn pod(folders: &Folders, pod: &PodUid, logs: bool) -> Result<(), VolumeError> {
     let mut parts = Path::new(pod.as_str()).components();
     if !matches!(
         (parts.next(), parts.next()),
@@ -23,14 +24,15 @@ pub(crate) fn pod(folders: &Folders, pod: &PodUid) -> Result<(), VolumeError> {
         return Err(failed("", &format!("\"{pod}\" is not the uid of a pod")));
     }
     let mut errors = Vec::new();
-    errors.extend(unmount_and_remove(&folders.pod(pod)).err());
-    match folders.logs_of(pod) {
+    match logs.then(|| folders.logs_of(pod)).transpose() {
         Ok(logs) => errors.extend(
             logs.iter()
+                .flatten()
                 .filter_map(|path| unmount_and_remove(path).err()),
         ),
         Err(error) => errors.push(format!("list {}: {error}", folders.logs.display())),
     }
+    errors.extend(unmount_and_remove(&folders.pod(pod)).err());
     if errors.is_empty() {
         Ok(())
     } else {

@@ -95,7 +95,8 @@ impl Fixture {
 
     async fn tear_down(&self) {
         for _ in 0..2 {
-            self.volumes.tear_down(&PodUid::from(UID)).await.unwrap();
+            let pod = PodUid::from(UID);
+            self.volumes.tear_down(&pod, true).await.unwrap();
         }
         assert!(mount::below(self.dir.path()).unwrap().is_empty());
         assert!(self.volumes.pods_on_disk().await.unwrap().is_empty());
@@ -253,7 +254,10 @@ async fn what_is_not_served_is_refused_by_name() {
     );
     let error = fixture.volumes.set_up(&pod).await.unwrap_err();
     assert!(matches!(error, VolumeError::Unsupported { .. }), "{error}");
-    let escape = fixture.volumes.tear_down(&PodUid::from("../..")).await;
+    let escape = fixture
+        .volumes
+        .tear_down(&PodUid::from("../.."), true)
+        .await;
     assert!(escape.is_err());
 }
 
@@ -267,11 +271,57 @@ async fn a_mount_that_is_busy_keeps_everything_below_it() {
     let open = std::fs::File::open(&path).unwrap();
     let error = fixture
         .volumes
-        .tear_down(&PodUid::from(UID))
+        .tear_down(&PodUid::from(UID), true)
         .await
         .unwrap_err();
     assert!(error.to_string().contains("mounted still"), "{error}");
     assert_eq!(read(&places["fast"], "data"), "precious");
     drop(open);
+    fixture.tear_down().await;
+}
+
+#[tokio::test]
+async fn logs_stay_until_they_are_to_go() {
+    let fixture = Fixture::new();
+    let disk = pod(serde_json::json!([{"name": "disk", "emptyDir": {}}]), None);
+    let places = fixture.volumes.set_up(&disk).await.unwrap();
+    let logs = fixture.dir.path().join(format!("logs/default_web_{UID}"));
+    std::fs::write(logs.join("main/0.log"), "last words").unwrap();
+    let pod = PodUid::from(UID);
+    fixture.volumes.tear_down(&pod, false).await.unwrap();
+    assert!(!places["disk"].exists());
+    assert_eq!(read(&logs, "main/0.log"), "last words");
+    fixture.tear_down().await;
+}
+
+#[tokio::test]
+async fn a_folder_whose_making_was_interrupted_is_finished_by_the_next_try() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let fixture = Fixture::new();
+    let pod = pod(
+        serde_json::json!([
+            {"name": "disk", "emptyDir": {}},
+            {"name": "fast", "emptyDir": {"medium": "Memory"}},
+        ]),
+        Some(2000),
+    );
+    let places = fixture.volumes.set_up(&pod).await.unwrap();
+    let look = |name: &str| {
+        let folder = std::fs::metadata(&places[name]).unwrap();
+        (folder.gid(), folder.mode() & 0o7777)
+    };
+    for name in ["disk", "fast"] {
+        assert_eq!(look(name), (2000, 0o2777), "{name}");
+        // As a crash leaves it: made, but neither owner nor mode are set.
+        std::os::unix::fs::chown(&places[name], None, Some(0)).unwrap();
+        let unfinished = std::fs::Permissions::from_mode(0o1000);
+        std::fs::set_permissions(&places[name], unfinished).unwrap();
+        fixture.volumes.set_up(&pod).await.unwrap();
+        assert_eq!(look(name), (2000, 0o2777), "{name}");
+        // What the pod itself has changed stays.
+        std::fs::set_permissions(&places[name], std::fs::Permissions::from_mode(0o700)).unwrap();
+        fixture.volumes.set_up(&pod).await.unwrap();
+        assert_eq!(look(name).1, 0o700, "{name}");
+    }
     fixture.tear_down().await;
 }

@@ -188,3 +188,32 @@ fn a_uid_never_leads_out_of_the_tree() {
         assert!(real.0.remove_pod(&uid.into()).is_err());
     }
 }
+
+#[test]
+fn a_cpuset_whose_making_was_interrupted_is_finished_and_one_that_is_set_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let hierarchy = dir.path().join("cpuset");
+    let pods = hierarchy.join("pods");
+    for (folder, value) in [
+        (pods.clone(), "0-1"),
+        (pods.join("podnew"), ""),
+        (pods.join("podold"), "1"),
+    ] {
+        std::fs::create_dir_all(&folder).unwrap();
+        for file in CPUSET_FILES {
+            std::fs::write(folder.join(file), value).unwrap();
+        }
+    }
+    let hierarchies = Hierarchies {
+        mode: Mode::V1,
+        folders: vec![hierarchy],
+    };
+    let tree = Tree::new(hierarchies, "pods");
+    for (pod, value) in [("new", "0-1"), ("old", "1")] {
+        let limits = LinuxResources::default();
+        tree.ensure_pod(&pod.into(), QosClass::Guaranteed, &limits)
+            .unwrap();
+        let folder = pods.join(format!("pod{pod}"));
+        assert_eq!(read(&folder.join("cpuset.cpus")), value);
+    }
+}

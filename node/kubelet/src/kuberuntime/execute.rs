@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 use swiftlet_model::cgroups::CgroupError;
@@ -42,7 +42,8 @@ pub(crate) enum Answer {
     ),
     Done(Result<(), RuntimeError>),
     Record(Result<ContainerStatus, RuntimeError>),
-    TornDown(Result<(), VolumeError>),
+    /// With the logs, or without them.
+    TornDown(bool, Result<(), VolumeError>),
     CgroupGone(Result<(), CgroupError>),
     Published(Box<PodStatus>, Result<(), ControlPlaneError>),
     Said(Result<(), ControlPlaneError>),
@@ -142,7 +143,6 @@ pub(crate) fn image(
 pub(crate) fn sandbox(
     shared: &Arc<Shared>,
     config: SandboxConfig,
-    now: Instant,
     ending: CancellationToken,
 ) -> Call<Answer> {
     let shared = Arc::clone(shared);
@@ -150,7 +150,8 @@ pub(crate) fn sandbox(
         let Some(_permit) = permit(&shared.sandbox_starts, &ending).await else {
             return Answer::Cancelled;
         };
-        let deadline = Deadline(now + shared.limits.sandbox_limit);
+        // Waiting for a place is not the runtime's time.
+        let deadline = Deadline(shared.doors.clock.now() + shared.limits.sandbox_limit);
         let made = match shared.runtime_name().await {
             Ok(_) => shared.doors.runtime.run_sandbox(&config, deadline).await,
             Err(error) => Err(error),
@@ -171,18 +172,21 @@ pub(crate) fn create(
 ) -> Call<Answer> {
     let shared = Arc::clone(shared);
     Box::pin(async move {
+        // Before a place is taken: the control plane may be long in telling what is named.
+        let Some(config) = ending.run_until_cancelled(configure(&shared, &call)).await else {
+            return Answer::Cancelled;
+        };
+        let config = match config {
+            Ok(config) => config,
+            Err(error) => return Answer::Created(Box::new(call.made), Err(error)),
+        };
         let Some(permit) = permit(&shared.container_starts, &ending).await else {
             return Answer::Cancelled;
         };
-        let result = match configure(&shared, &call).await {
-            Ok(config) => {
-                let runtime = &shared.doors.runtime;
-                let made = runtime.create_container(&call.made.sandbox, &config, &call.sandbox);
-                made.await.map_err(CreateError::from)
-            }
-            Err(error) => Err(error),
-        };
-        let result = result.map(|id| (id, StartPermit(permit)));
+        let runtime = &shared.doors.runtime;
+        let made = runtime.create_container(&call.made.sandbox, &config, &call.sandbox);
+        let made = made.await.map_err(CreateError::from);
+        let result = made.map(|id| (id, StartPermit(permit)));
         Answer::Created(Box::new(call.made), result)
     })
 }
@@ -229,9 +233,11 @@ pub(crate) fn remove_sandbox(shared: &Arc<Shared>, id: SandboxId) -> Call<Answer
     Box::pin(async move { Answer::Done(shared.doors.runtime.remove_sandbox(&id).await) })
 }
 
-pub(crate) fn tear_down(shared: &Arc<Shared>, uid: PodUid) -> Call<Answer> {
+pub(crate) fn tear_down(shared: &Arc<Shared>, uid: PodUid, logs: bool) -> Call<Answer> {
     let shared = Arc::clone(shared);
-    Box::pin(async move { Answer::TornDown(shared.doors.volumes.tear_down(&uid).await) })
+    Box::pin(
+        async move { Answer::TornDown(logs, shared.doors.volumes.tear_down(&uid, logs).await) },
+    )
 }
 
 pub(crate) fn remove_cgroup(shared: &Arc<Shared>, uid: PodUid) -> Call<Answer> {

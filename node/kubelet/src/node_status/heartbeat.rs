@@ -27,6 +27,7 @@ const LEASE_PERIOD: Duration = Duration::from_secs(10);
 /// Renews the lease until `shutdown`.
 pub(crate) async fn renew_lease(shared: Arc<Shared>, shutdown: CancellationToken) {
     let mut failures = 0;
+    let mut connected = shared.connected.subscribe();
     let renewals = async {
         loop {
             let wait = match shared
@@ -45,7 +46,10 @@ pub(crate) async fn renew_lease(shared: Arc<Shared>, shutdown: CancellationToken
                     backoff::retry(failures).min(LEASE_PERIOD)
                 }
             };
-            tokio::time::sleep(wait).await;
+            tokio::select! {
+                Ok(()) = connected.changed() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
         }
     };
     shutdown.run_until_cancelled(renewals).await;
@@ -58,6 +62,8 @@ pub(crate) async fn report(shared: Arc<Shared>, shutdown: CancellationToken) {
         version: None,
         stored: None,
         failures: 0,
+        runtime_answers: true,
+        unheard: false,
     };
     reporter
         .shared
@@ -72,15 +78,22 @@ struct Reporter {
     /// What the control plane has, and since when.
     stored: Option<(Node, std::time::Instant)>,
     failures: u32,
+    /// Whether the runtime answered when it was asked last.
+    runtime_answers: bool,
+    /// The connection is new, and the node has not been published over it.
+    unheard: bool,
 }
 
 impl Reporter {
     async fn run(&mut self) {
         let mut facts = self.shared.node.clone();
+        let mut connected = self.shared.connected.subscribe();
         loop {
             let wait = self.pass().await;
             tokio::select! {
                 biased;
+                // The control plane may think that the node is lost.
+                Ok(()) = connected.changed() => self.unheard = true,
                 // When the sender is gone the facts stay as they are.
                 Ok(()) = facts.changed() => {}
                 () = tokio::time::sleep(wait) => {}
@@ -88,8 +101,8 @@ impl Reporter {
         }
     }
 
-    /// One look at the runtime; publishes if something changed or the time has come. Answers how
-    /// long to wait.
+    /// One look at the runtime; publishes if something changed, the time has come, or the
+    /// control plane is new. Answers how long to wait.
     async fn pass(&mut self) -> Duration {
         let health = self.health().await;
         let clock = &self.shared.doors.clock;
@@ -99,16 +112,19 @@ impl Reporter {
         let node = generate(name, &facts, &health, previous, clock.timestamp());
         let ready = is_ready(&node);
         let now = clock.now();
-        let due = self.stored.as_ref().is_none_or(|(stored, at)| {
-            differs(stored, &node) || now.saturating_duration_since(*at) >= REPORT_PERIOD
-        });
+        let due = self.unheard
+            || self.stored.as_ref().is_none_or(|(stored, at)| {
+                differs(stored, &node) || now.saturating_duration_since(*at) >= REPORT_PERIOD
+            });
         if due {
             if let Err(error) = self.shared.doors.control_plane.publish_node(&node).await {
                 self.failures += 1;
                 tracing::debug!(%error, "the node's status was not stored");
-                return backoff::retry(self.failures);
+                // The runtime is looked at all the same.
+                return backoff::retry(self.failures).min(CHECK_PERIOD);
             }
             self.failures = 0;
+            self.unheard = false;
             let was_ready = self
                 .stored
                 .as_ref()
@@ -137,6 +153,10 @@ impl Reporter {
         } else if self.version.is_none() {
             self.version = runtime.version().await.ok();
         }
+        if status.is_ok() && !self.runtime_answers {
+            self.shared.runtime_back.send_modify(|count| *count += 1);
+        }
+        self.runtime_answers = status.is_ok();
         RuntimeHealth {
             version: self.version.clone(),
             status,

@@ -31,7 +31,10 @@ impl Worker {
                 self.view
                     .queried(found, self.shared.doors.clock.timestamp());
             }
-            Answer::Queried(Err(error)) => self.failed(lane, &error, now),
+            Answer::Queried(Err(error)) => {
+                self.view.stale = true;
+                self.failed(lane, &error, now);
+            }
             Answer::Cgroup(Ok(path)) => self.view.cgroup = Some(path),
             Answer::Cgroup(Err(error)) | Answer::CgroupGone(Err(error)) => {
                 self.failed(lane, &error, now);
@@ -52,8 +55,11 @@ impl Worker {
             Answer::Created(made, result) => self.created_answer(lane, &made, result, now),
             Answer::Done(result) => self.done_answer(lane, result, now),
             Answer::Record(result) => self.record_answer(&lane, result, now),
-            Answer::TornDown(Ok(())) => self.cleaned.volumes = true,
-            Answer::TornDown(Err(error)) => self.failed(lane, &error, now),
+            Answer::TornDown(logs, Ok(())) => {
+                self.cleaned.volumes = true;
+                self.cleaned.logs |= logs;
+            }
+            Answer::TornDown(_, Err(error)) => self.failed(lane, &error, now),
             Answer::CgroupGone(Ok(())) => self.cleaned.cgroup = true,
             Answer::Published(status, result) => match result {
                 Ok(()) => {

@@ -41,6 +41,10 @@ impl Worker {
         }
         self.back_off(&actions.backing_off);
         self.cgroup_pass(now);
+        if self.view.is_living() {
+            // Of a pod that ran before this program was started, the volumes are not known yet.
+            self.volumes_pass(now);
+        }
         self.clear(&actions, now);
         self.address_pass(now);
         self.refresh_pass(now);
@@ -63,6 +67,8 @@ impl Worker {
         }
         if self.lanes.may_query() && self.lanes.is_free(&Lane::Query, now) {
             let call = execute::query(&self.shared, self.key.uid.clone());
+            // Before the call: what is told while it is in flight may be missing in its answer.
+            self.view.stale = false;
             self.lanes.launch(Lane::Query, call);
         }
         false
@@ -181,7 +187,7 @@ impl Worker {
     fn make_sandbox(&mut self, attempt: u32, now: Instant) {
         if self.view.cgroup.is_some() && self.lanes.is_free(&Lane::Sandbox, now) {
             let config = self.sandbox_config(attempt);
-            let call = execute::sandbox(&self.shared, config, now, self.ending.clone());
+            let call = execute::sandbox(&self.shared, config, self.ending.clone());
             self.lanes.launch(Lane::Sandbox, call);
         }
     }

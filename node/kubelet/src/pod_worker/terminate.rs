@@ -80,11 +80,11 @@ impl Worker {
     /// Cleans up. Every part is repeated until it has worked, and none waits for another.
     pub(super) fn terminated_pass(&mut self, ending: Ending) {
         let now = self.now();
-        if self.view.stale && !self.query_pass(now) {
+        if !self.query_pass(now) {
             return;
         }
         self.record_pass(now);
-        self.clean_node(now);
+        self.clean_node(ending.cause.is_leaving(), now);
         if !ending.cause.is_leaving() {
             // Its records stay for status and logs until it is deleted.
             return;
@@ -100,6 +100,7 @@ impl Worker {
             self.remove_strays(now);
         }
         let clean = self.cleaned.volumes
+            && self.cleaned.logs
             && self.cleaned.cgroup
             && self.view.pod.sandboxes.is_empty()
             && self.view.pod.containers.is_empty();
@@ -112,9 +113,11 @@ impl Worker {
         }
     }
 
-    fn clean_node(&mut self, now: Instant) {
-        if !self.cleaned.volumes && self.lanes.is_free(&Lane::TearDown, now) {
-            let call = execute::tear_down(&self.shared, self.key.uid.clone());
+    /// `logs`: they go too. As long as the pod can be asked for its logs, they stay.
+    fn clean_node(&mut self, logs: bool, now: Instant) {
+        let left = !self.cleaned.volumes || (logs && !self.cleaned.logs);
+        if left && self.lanes.is_free(&Lane::TearDown, now) {
+            let call = execute::tear_down(&self.shared, self.key.uid.clone(), logs);
             self.lanes.launch(Lane::TearDown, call);
         }
         if !self.cleaned.cgroup && self.lanes.is_free(&Lane::RemoveCgroup, now) {

@@ -100,7 +100,6 @@ impl View {
         self.absorb();
         self.history.settle(&self.pod, now);
         self.known = true;
-        self.stale = false;
     }
 
     /// Keeps the history up to date.

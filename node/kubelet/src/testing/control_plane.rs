@@ -19,6 +19,8 @@ pub(crate) struct Told {
     pub(crate) leases: usize,
     pub(crate) referenced: BTreeMap<ObjectRef, ReferencedData>,
     pub(crate) connected: bool,
+    /// It does not answer what objects hold.
+    pub(crate) silent: bool,
 }
 
 /// The control plane.
@@ -101,7 +103,11 @@ impl ControlPlane for FakeControlPlane {
         &'a self,
         object: &'a ObjectRef,
     ) -> BoxFuture<'a, Result<Option<ReferencedData>, ControlPlaneError>> {
-        let data = self.told.lock().unwrap().referenced.get(object).cloned();
+        let told = self.told.lock().unwrap();
+        if told.silent {
+            return std::future::pending().boxed();
+        }
+        let data = told.referenced.get(object).cloned();
         async move { Ok(data) }.boxed()
     }
 

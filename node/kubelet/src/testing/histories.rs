@@ -266,6 +266,7 @@ async fn live(ops: Vec<Op>, policy: &str) {
     assert!(state.sandboxes.is_empty(), "{:?}", state.sandboxes);
     assert!(state.containers.is_empty(), "{:?}", state.containers);
     assert!(stand.node.volumes.lock().unwrap().is_empty());
+    assert!(stand.node.logs.lock().unwrap().is_empty());
     assert!(stand.node.cgroups.lock().unwrap().is_empty());
     assert!(stand.node.tracked.lock().unwrap().is_empty());
 }

@@ -47,6 +47,9 @@ pub(crate) struct FakeNode {
     pub(crate) volumes: Mutex<BTreeSet<PodUid>>,
     pub(crate) cgroups: Mutex<BTreeSet<PodUid>>,
     pub(crate) tracked: Mutex<BTreeSet<PodUid>>,
+    pub(crate) logs: Mutex<BTreeSet<PodUid>>,
+    /// How often volumes were brought up to date.
+    pub(crate) refreshes: Mutex<usize>,
 }
 
 impl FakeNode {
@@ -72,18 +75,31 @@ impl Volumes for FakeNode {
         pod: &'a Arc<Pod>,
     ) -> BoxFuture<'a, Result<BTreeMap<String, PathBuf>, VolumeError>> {
         async move {
-            self.volumes.lock().unwrap().insert(PodKey::of(pod).uid);
+            let uid = PodKey::of(pod).uid;
+            self.logs.lock().unwrap().insert(uid.clone());
+            self.volumes.lock().unwrap().insert(uid);
             Ok(BTreeMap::new())
         }
         .boxed()
     }
 
     fn refresh<'a>(&'a self, _pod: &'a Arc<Pod>) -> BoxFuture<'a, Result<(), VolumeError>> {
-        async { Ok(()) }.boxed()
+        async {
+            *self.refreshes.lock().unwrap() += 1;
+            Ok(())
+        }
+        .boxed()
     }
 
-    fn tear_down<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<(), VolumeError>> {
+    fn tear_down<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        logs: bool,
+    ) -> BoxFuture<'a, Result<(), VolumeError>> {
         async move {
+            if logs {
+                self.logs.lock().unwrap().remove(pod);
+            }
             self.volumes.lock().unwrap().remove(pod);
             Ok(())
         }

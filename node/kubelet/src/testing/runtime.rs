@@ -40,6 +40,12 @@ pub(crate) struct State {
     pub(crate) down: bool,
     pub(crate) images: Vec<String>,
     pub(crate) pull_fails: bool,
+    /// Pulls that begin now never end.
+    pub(crate) pull_hangs: bool,
+    /// Whoever asks for a pod panics.
+    pub(crate) panics: bool,
+    /// How long each sandbox could take.
+    pub(crate) sandbox_limits: Vec<Duration>,
     /// Starts that have been asked for, by pod.
     pub(crate) begun: BTreeMap<PodUid, usize>,
     /// Containers started so far.
@@ -231,8 +237,10 @@ impl Runtime for FakeRuntime {
     fn run_sandbox<'a>(
         &'a self,
         config: &'a SandboxConfig,
-        _deadline: Deadline,
+        deadline: Deadline,
     ) -> BoxFuture<'a, Result<SandboxId, RuntimeError>> {
+        let left = deadline.0.saturating_duration_since(self.clock.now());
+        self.state.lock().unwrap().sandbox_limits.push(left);
         let name = format!("run_sandbox {}", config.attempt);
         self.call(name, |state, at| {
             let taken = |one: &SandboxStatus| {
@@ -398,14 +406,22 @@ impl Runtime for FakeRuntime {
     }
 
     fn pod<'a>(&'a self, uid: &'a PodUid) -> BoxFuture<'a, Result<RuntimePod, RuntimeError>> {
-        self.call("pod".to_owned(), |state, _| {
+        let panics = self.state.lock().unwrap().panics;
+        let found = self.call("pod".to_owned(), |state, _| {
             let key = swiftlet_model::ids::PodKey {
                 namespace: "default".into(),
                 name: uid.to_string(),
                 uid: uid.clone(),
             };
             Ok(state.pod(uid).unwrap_or_else(|| RuntimePod::empty(key)))
-        })
+        });
+        async move {
+            let found = found.await;
+            assert!(!panics, "as the test wants it");
+            // What happens meanwhile is not in the answer.
+            tokio::time::sleep(self.delay).await;
+            found
+        }
         .boxed()
     }
 
@@ -442,6 +458,9 @@ impl Runtime for FakeRuntime {
         image: &'a str,
         _pod: &'a SandboxConfig,
     ) -> BoxFuture<'a, Result<String, RuntimeError>> {
+        if self.state.lock().unwrap().pull_hangs {
+            return std::future::pending().boxed();
+        }
         self.call(format!("pull {image}"), |state, _| {
             if state.pull_fails {
                 let message = "no such image".to_owned();
