@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::StreamExt;
 use serde_json::Value;
@@ -17,18 +17,22 @@ pub(crate) fn is_wanted() -> bool {
     tracing::enabled!(target: "swiftlet::timeline", tracing::Level::DEBUG)
 }
 
-/// Watches until the API ends the watch.
+/// Pause before a watch that ended is opened again.
+const REOPEN_PAUSE: Duration = Duration::from_millis(200);
+
+/// Watches for ever. What changes while no watch is open is not told.
 pub(crate) async fn run(api: Arc<dyn Api>) {
     let selection = Selection::all(resources::PODS);
-    let Ok(list) = api.list(&selection).await else {
-        return;
-    };
-    let Ok(mut changes) = api.watch(&selection, list.resource_version) else {
-        return;
-    };
     let mut reached = HashMap::new();
-    while let Some(Ok(event)) = changes.next().await {
-        record(&event, &mut reached);
+    loop {
+        if let Ok(list) = api.list(&selection).await
+            && let Ok(mut changes) = api.watch(&selection, list.resource_version)
+        {
+            while let Some(Ok(event)) = changes.next().await {
+                record(&event, &mut reached);
+            }
+        }
+        tokio::time::sleep(REOPEN_PAUSE).await;
     }
 }
 

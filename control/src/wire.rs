@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use swiftlet_api::pki::Pki;
 use swiftlet_api::{ApiOptions, ApiServer, Mount, Server, ServerOptions};
 use swiftlet_client::api::{Api, UserInfo};
 use swiftlet_link::server::LinkServer;
 use swiftlet_store::{Store, StoreOptions};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::kubeconfig::server_url;
@@ -37,18 +37,28 @@ pub(crate) async fn run(options: &ControlOptions) -> Result<()> {
     let server = bind(options, &api, shutdown.clone()).await?;
     let mut tasks = JoinSet::new();
     let scheduler = internal(&api, "system:kube-scheduler");
-    tasks.spawn(swiftlet_scheduler::run(scheduler, shutdown.clone()));
+    let scheduler = swiftlet_scheduler::run(scheduler, shutdown.clone());
+    tasks.spawn(named("scheduler", scheduler));
     let controllers = internal(&api, "system:kube-controller-manager");
-    tasks.spawn(swiftlet_controllers::run(controllers, shutdown.clone()));
+    let controllers = swiftlet_controllers::run(controllers, shutdown.clone());
+    tasks.spawn(named("controllers", controllers));
     if timeline::is_wanted() {
         let watch = timeline::run(internal(&api, "system:swiftlet-timeline"));
         let watch = shutdown.clone().run_until_cancelled_owned(watch);
-        tasks.spawn(async move { watch.await.unwrap_or_default() });
+        tasks.spawn(named("timeline", async {
+            watch.await;
+        }));
     }
     tracing::info!(address = %server.address(), version = VERSION, "serving");
-    tasks.spawn(server.run(shutdown.clone()));
-    wait_for_signal().await?;
-    tracing::info!("shutting down");
+    tasks.spawn(named("server", server.run(shutdown.clone())));
+    let outcome = tokio::select! {
+        signal = wait_for_signal() => signal,
+        ended = tasks.join_next() => Err(unexpected_end(ended)),
+    };
+    match &outcome {
+        Ok(()) => tracing::info!("shutting down"),
+        Err(error) => tracing::error!(error = format!("{error:#}"), "shutting down"),
+    }
     shutdown.cancel();
     api.stop_watches();
     let drained = async { while tasks.join_next().await.is_some() {} };
@@ -56,7 +66,22 @@ pub(crate) async fn run(options: &ControlOptions) -> Result<()> {
         tracing::warn!("some tasks did not end in time");
     }
     store.shutdown().await;
-    Ok(())
+    outcome
+}
+
+async fn named(name: &'static str, part: impl Future<Output = ()>) -> &'static str {
+    part.await;
+    name
+}
+
+/// A control plane with a part missing looks alive and is not: it ends, so that whoever supervises
+/// it starts a whole one.
+fn unexpected_end(ended: Option<Result<&'static str, JoinError>>) -> anyhow::Error {
+    match ended {
+        Some(Ok(name)) => anyhow!("the {name} ended"),
+        Some(Err(error)) => anyhow!(error).context("a part of the control plane broke down"),
+        None => anyhow!("nothing runs"),
+    }
 }
 
 async fn open_store(options: &ControlOptions) -> Result<Store> {

@@ -57,8 +57,8 @@ fn may_node(user: &UserInfo, verb: Verb, target: &Target) -> bool {
     };
     let group = target.resource.name.group;
     match (group, target.resource.name.plural, verb) {
-        ("", "pods" | "nodes", Verb::Get | Verb::List | Verb::Watch)
-        | ("", "configmaps" | "secrets" | "serviceaccounts", Verb::Get) => true,
+        // What its pods refer to (secrets, configmaps) comes through the link, checked per pod.
+        ("", "pods" | "nodes", Verb::Get | Verb::List | Verb::Watch) => true,
         ("coordination.k8s.io", "leases", Verb::Get) => target.name == node,
         _ => false,
     }

@@ -51,6 +51,12 @@ pub(crate) fn expect_kind(
     api_version: &str,
     kind: &str,
 ) -> Result<(), ApiError> {
+    if !value.is_object() {
+        return Err(error::bad_request(format!(
+            "a {kind} in version \"{version}\" is an object, and this is none",
+            version = short_version(api_version)
+        )));
+    }
     let found_version = value["apiVersion"].as_str().unwrap_or_default();
     let found_kind = value["kind"].as_str().unwrap_or_default();
     if !found_version.is_empty() && found_version != api_version {

@@ -101,7 +101,7 @@ impl Api for Local {
         if resource_version == 0 {
             options.initial_events = Some(true);
         }
-        let watcher = Watcher::start(&self.api, &target, &options)?;
+        let watcher = Watcher::start(&self.api, &target, &options)?.without_deadline();
         let batches = stream::unfold(watcher, |mut watcher| async {
             watcher.next().await.map(|step| (step, watcher))
         });

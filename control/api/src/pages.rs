@@ -5,18 +5,23 @@
 //! "expired" and lists again.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use swiftlet_client::api::ApiError;
 use swiftlet_store::Snapshot;
+use tokio::time::Instant;
 
 use crate::error;
 
 /// Snapshots kept for unfinished lists.
 const SNAPSHOTS_MAX: usize = 32;
+/// How long a list may take to ask for its next page (etcd's default compaction interval in
+/// Kubernetes).
+const EXPIRY: Duration = Duration::from_mins(5);
 
 /// Where a list goes on. Opaque for clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,43 +58,77 @@ impl Token {
     }
 }
 
-/// The kept snapshots, oldest first. The mutex is held for a scan of a few dozen numbers, and only
-/// by lists that have more than one page.
+/// The kept snapshots with the time at which each was first needed, oldest first. The mutex is held
+/// for a scan of a few dozen numbers.
 #[derive(Default)]
 pub(crate) struct Pages {
-    kept: Mutex<VecDeque<Snapshot>>,
+    kept: Mutex<VecDeque<(Instant, Snapshot)>>,
 }
 
 impl Pages {
     /// Keeps a snapshot for the next page.
     pub(crate) fn keep(&self, snapshot: &Snapshot) {
-        let mut kept = self
-            .kept
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut kept = self.unexpired();
         if kept
             .iter()
-            .any(|other| other.revision() == snapshot.revision())
+            .any(|(_, other)| other.revision() == snapshot.revision())
         {
             return;
         }
         if kept.len() == SNAPSHOTS_MAX {
             kept.pop_front();
         }
-        kept.push_back(snapshot.clone());
+        kept.push_back((Instant::now(), snapshot.without_changes()));
     }
 
     /// The snapshot of a revision.
     pub(crate) fn find(&self, revision: u64) -> Result<Snapshot, ApiError> {
-        let kept = self
-            .kept
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        kept.iter().find(|snapshot| snapshot.revision().0 == revision).cloned().ok_or_else(|| {
+        let kept = self.unexpired();
+        let found = kept
+            .iter()
+            .find(|(_, snapshot)| snapshot.revision().0 == revision);
+        found.map(|(_, snapshot)| snapshot.clone()).ok_or_else(|| {
             error::expired(
                 "The provided continue parameter is too old to display a consistent list result. \
                  You must start a new list without the continue parameter.",
             )
         })
+    }
+
+    /// Lets go of snapshots that nobody came back for.
+    pub(crate) fn expire(&self) {
+        drop(self.unexpired());
+    }
+
+    fn unexpired(&self) -> MutexGuard<'_, VecDeque<(Instant, Snapshot)>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        while kept
+            .front()
+            .is_some_and(|(since, _)| now.duration_since(*since) >= EXPIRY)
+        {
+            kept.pop_front();
+        }
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use swiftlet_store::{Store, StoreOptions};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_is_kept_for_a_while_and_not_for_ever() {
+        let (store, _) = Store::open(StoreOptions::in_memory()).await.unwrap();
+        let (pages, snapshot) = (Pages::default(), store.snapshot());
+        let revision = snapshot.revision().0;
+        pages.keep(&snapshot);
+        tokio::time::advance(EXPIRY / 2).await;
+        pages.keep(&snapshot);
+        assert!(pages.find(revision).is_ok());
+        tokio::time::advance(EXPIRY / 2).await;
+        assert!(pages.find(revision).unwrap_err().is_expired());
     }
 }

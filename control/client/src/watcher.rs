@@ -130,6 +130,8 @@ impl<T: Object> Watcher<T> {
         self.state = State::Listed { revision };
         match stream.next().await {
             Some(Ok(event)) => {
+                // Bookmarks, too, show that the watch works.
+                self.backoff.reset();
                 let revision = event.resource_version.max(revision);
                 self.state = State::Watching { revision, stream };
                 translate(&event).map_or(Step::Continue, Step::Event)

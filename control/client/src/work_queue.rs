@@ -18,6 +18,9 @@ use crate::backoff::delay_after;
 pub const RETRY_FIRST: Duration = Duration::from_millis(5);
 /// Longest delay of a failing key (the same).
 pub const RETRY_MOST: Duration = Duration::from_secs(1000);
+/// Longest delay of all: what is meant to be later is looked at once too often, and a time far
+/// away (a toleration of 2^63 seconds) cannot leave the clock's range.
+const DELAY_MOST: Duration = Duration::from_hours(24);
 
 /// A queue of keys. Cheap to clone; all clones are one queue.
 pub struct WorkQueue<K> {
@@ -70,7 +73,8 @@ impl<K: Clone + Eq + Hash + Ord> WorkQueue<K> {
 
     /// Adds a key after a delay; of several delays the shortest counts.
     pub fn add_after(&self, key: K, delay: Duration) {
-        self.lock().add_at(key, Instant::now() + delay);
+        let at = Instant::now() + delay.min(DELAY_MOST);
+        self.lock().add_at(key, at);
         self.shared.wake.notify_one();
     }
 

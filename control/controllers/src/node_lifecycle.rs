@@ -4,6 +4,7 @@
 //! ```text
 //! lease or report changes ─▶ heard(node, now) ─▶ timer at now + 40 s
 //! silent for 40 s ─▶ conditions Unknown ─▶ taints (pure) ─▶ evictions (pure)
+//! Node deleted ─▶ absent for 40 s, and the API agrees ─▶ its pods are removed
 //! ```
 //!
 //! Silence is measured on our own clock, from the moment at which a change was seen: clocks of
@@ -11,6 +12,7 @@
 
 mod conditions;
 mod evict;
+mod orphans;
 mod taints;
 
 use std::collections::HashMap;
@@ -59,6 +61,8 @@ struct Controller {
     clock: Clock,
     // Written by the event loop, read by workers; no section awaits.
     heard: Mutex<HashMap<String, Instant>>,
+    /// When the object of a node that may have left pods behind was deleted.
+    deleted: Mutex<HashMap<String, Instant>>,
 }
 
 enum Event {
@@ -82,6 +86,7 @@ impl NodeLifecycleController {
             recorder,
             clock,
             heard: Mutex::new(HashMap::new()),
+            deleted: Mutex::new(HashMap::new()),
         };
         Self {
             controller: Arc::new(controller),
@@ -131,7 +136,10 @@ impl Controller {
     fn on_node(&self, change: &Change<Node>) {
         let name = change.object().name();
         match change {
-            Change::Added(_) => self.hear(name),
+            Change::Added(_) => {
+                self.deleted().remove(name);
+                self.hear(name);
+            }
             Change::Updated { old, new } => {
                 if conditions::heartbeat(old) != conditions::heartbeat(new) {
                     self.hear(name);
@@ -139,7 +147,7 @@ impl Controller {
             }
             Change::Deleted(_) => {
                 self.heard().remove(name);
-                return;
+                self.deleted().insert(name.to_owned(), Instant::now());
             }
         }
         self.queue.add(ObjectKey::new("", name));
@@ -178,9 +186,13 @@ impl Controller {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn deleted(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
+        self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn sync(&self, key: &ObjectKey) -> Result<Again, ControllerError> {
         let Some(mut node) = self.stores.nodes.get(key) else {
-            return Ok(None);
+            return self.remove_orphans(key).await;
         };
         let heard = *self
             .heard()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use swiftlet_client::work_queue::WorkQueue;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -45,6 +45,11 @@ pub(crate) async fn run<C: Reconcile>(
         for _ in 0..workers {
             started.spawn(work(Arc::clone(&controller)));
         }
+        // Workers end when the queue is closed. A panic must not leave a controller behind that
+        // looks alive and does nothing.
+        while let Some(ended) = started.join_next().await {
+            surface(ended);
+        }
         // Ends with the branch below.
         std::future::pending::<()>().await;
     };
@@ -52,7 +57,18 @@ pub(crate) async fn run<C: Reconcile>(
         .run_until_cancelled(async { tokio::join!(work, events) })
         .await;
     controller.queue().close();
-    while started.join_next().await.is_some() {}
+    while let Some(ended) = started.join_next().await {
+        surface(ended);
+    }
+}
+
+/// Carries a worker's panic on to whoever runs the controller.
+fn surface(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
+    }
 }
 
 async fn work<C: Reconcile>(controller: Arc<C>) {
@@ -75,5 +91,40 @@ async fn work<C: Reconcile>(controller: Arc<C>) {
             }
         }
         queue.done(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Broken(WorkQueue<u8>);
+
+    impl Reconcile for Broken {
+        type Key = u8;
+        const NAME: &'static str = "broken";
+
+        fn queue(&self) -> &WorkQueue<u8> {
+            &self.0
+        }
+
+        fn reconcile<'a>(&'a self, _key: &'a u8) -> BoxFuture<'a, Result<Again, ControllerError>> {
+            Box::pin(async { panic!("a worker breaks down") })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_panics_ends_its_controller() {
+        let controller = Arc::new(Broken(WorkQueue::new()));
+        controller.queue().add(1);
+        let run = run(
+            controller,
+            2,
+            std::future::ready(()),
+            std::future::pending(),
+            CancellationToken::new(),
+        );
+        let ended = tokio::time::timeout(Duration::from_mins(1), tokio::spawn(run)).await;
+        assert!(ended.unwrap().unwrap_err().is_panic());
     }
 }

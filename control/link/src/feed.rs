@@ -4,16 +4,16 @@
 //! later changes go into its bounded queue in order. A node whose queue is full is cut off: it
 //! attaches again and gets a snapshot, which is what the API calls "too old, list again".
 
+mod follow;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures::StreamExt;
-use futures::stream::{self, BoxStream};
-use swiftlet_client::api::{
-    Api, ApiError, RawEvent, ResourceName, Selection, WatchKind, resources,
-};
+use futures::stream;
+use swiftlet_client::api::{Api, RawEvent, ResourceName, WatchKind, resources};
 use swiftlet_proto::v1::{
     ControlMessage, ObjectKey, PodRemoved, PodSnapshot, PodUpsert, ReferencedObject,
     control_message::Message,
@@ -22,12 +22,17 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::objects::head;
+use crate::references::{self, References};
+use follow::follow;
 
 /// Requests of sessions that may wait for the feed.
 const COMMANDS_MAX: usize = 256;
 
-/// Pause before a list is repeated: a watch that ends at once must not become a busy loop.
-const RELIST_PAUSE: Duration = Duration::from_millis(200);
+/// Objects that one node may be interested in: some for each of many more pods than a node runs.
+const INTERESTS_MAX: usize = 4096;
+
+/// What the feed follows.
+const FOLLOWED: [ResourceName; 3] = [resources::PODS, resources::CONFIG_MAPS, resources::SECRETS];
 
 /// A node's outgoing queue.
 pub(crate) type NodeSender = mpsc::Sender<Result<ControlMessage, tonic::Status>>;
@@ -78,28 +83,35 @@ pub(crate) fn start(api: Arc<dyn Api>, shutdown: CancellationToken) -> mpsc::Sen
 struct Session {
     id: u64,
     sender: NodeSender,
+    /// At most [`INTERESTS_MAX`].
+    interests: HashSet<ObjectId>,
+}
+
+/// A pod that has a node.
+struct Placed {
+    json: Bytes,
+    references: References,
 }
 
 #[derive(Default)]
 struct Feed {
     /// Pods by node, then by (namespace, name).
-    pods: HashMap<String, BTreeMap<(String, String), Bytes>>,
+    pods: HashMap<String, BTreeMap<(String, String), Placed>>,
     /// Which node holds a pod, to notice a pod that left.
     place: HashMap<(String, String), String>,
     referenced: HashMap<ObjectId, Bytes>,
+    /// The nodes by what they are interested in: the sessions' interests the other way round.
     interest: HashMap<ObjectId, HashSet<String>>,
     sessions: HashMap<String, Session>,
     pods_revision: u64,
-    listed: bool,
+    /// What has been listed at least once. Before that, "there is none" cannot be said.
+    listed: HashSet<ResourceName>,
 }
 
 impl Feed {
     async fn run(mut self, api: Arc<dyn Api>, mut commands: mpsc::Receiver<Command>) {
-        let mut changes = stream::select_all([
-            follow(api.clone(), resources::PODS),
-            follow(api.clone(), resources::CONFIG_MAPS),
-            follow(api, resources::SECRETS),
-        ]);
+        let mut changes =
+            stream::select_all(FOLLOWED.map(|resource| follow(api.clone(), resource)));
         loop {
             // Changes first: a session that attaches then gets the newest snapshot. Commands do not
             // starve, because the watch delivers in batches and is empty between them.
@@ -123,18 +135,7 @@ impl Feed {
                 node,
                 session,
                 sender,
-            } => {
-                self.sessions.insert(
-                    node.clone(),
-                    Session {
-                        id: session,
-                        sender,
-                    },
-                );
-                if self.listed {
-                    self.send_snapshot(&node);
-                }
-            }
+            } => self.attach(node, session, sender),
             Command::Detach { node, session } => {
                 if self
                     .sessions
@@ -148,57 +149,104 @@ impl Feed {
                 node,
                 object,
                 wanted: true,
-            } => {
-                self.interest
-                    .entry(object.clone())
-                    .or_default()
-                    .insert(node.clone());
-                self.send_referenced(&node, &object);
-            }
+            } => self.add_interest(&node, object),
             Command::Interest {
                 node,
                 object,
                 wanted: false,
             } => {
-                if let Some(nodes) = self.interest.get_mut(&object) {
-                    nodes.remove(&node);
-                    if nodes.is_empty() {
-                        self.interest.remove(&object);
-                    }
+                if let Some(session) = self.sessions.get_mut(&node) {
+                    session.interests.remove(&object);
                 }
+                self.remove_interest(&node, &object);
             }
         }
     }
 
-    /// A fresh list: what is not in it is gone.
-    fn replace(&mut self, resource: ResourceName, items: Vec<Bytes>) {
-        if resource == resources::PODS {
-            self.pods.clear();
-            self.place.clear();
-            for pod in items {
-                self.place_pod(pod);
-            }
-            self.listed = true;
-            for node in self.sessions.keys().cloned().collect::<Vec<_>>() {
-                self.send_snapshot(&node);
-            }
+    fn attach(&mut self, node: String, id: u64, sender: NodeSender) {
+        // An older session ends with its interests; the node says them again.
+        self.cut_off(&node);
+        let session = Session {
+            id,
+            sender,
+            interests: HashSet::new(),
+        };
+        self.sessions.insert(node.clone(), session);
+        if self.listed.contains(&resources::PODS) {
+            self.send_snapshot(&node);
+        }
+    }
+
+    fn add_interest(&mut self, node: &str, object: ObjectId) {
+        let Some(session) = self.sessions.get_mut(node) else {
+            return;
+        };
+        if session.interests.len() >= INTERESTS_MAX && !session.interests.contains(&object) {
+            tracing::warn!(node, ?object, "too many interests, this one is ignored");
             return;
         }
-        let kind = kind_of(resource);
+        session.interests.insert(object.clone());
+        let nodes = self.interest.entry(object.clone()).or_default();
+        nodes.insert(node.to_owned());
+        if self.is_complete() {
+            self.send_referenced(node, &object);
+        }
+    }
+
+    fn remove_interest(&mut self, node: &str, object: &ObjectId) {
+        if let Some(nodes) = self.interest.get_mut(object) {
+            nodes.remove(node);
+            if nodes.is_empty() {
+                self.interest.remove(object);
+            }
+        }
+    }
+
+    /// Whether everything that an answer depends on is known.
+    fn is_complete(&self) -> bool {
+        self.listed.len() == FOLLOWED.len()
+    }
+
+    /// A fresh list: what is not in it is gone.
+    fn replace(&mut self, resource: ResourceName, items: Vec<Bytes>) {
+        let is_first = self.listed.insert(resource);
+        if resource == resources::PODS {
+            self.replace_pods(items);
+        } else {
+            self.replace_referenced(kind_of(resource), items);
+        }
+        if !self.is_complete() {
+            return;
+        }
+        // Pods decide who may see what; and the last first list answers what was asked before.
+        let all = is_first || resource == resources::PODS;
+        let objects = self.interest.keys();
+        let wanted: Vec<ObjectId> = objects
+            .filter(|object| all || object.kind == kind_of(resource))
+            .cloned()
+            .collect();
+        for object in wanted {
+            self.tell_interested(&object);
+        }
+    }
+
+    fn replace_pods(&mut self, items: Vec<Bytes>) {
+        self.pods.clear();
+        self.place.clear();
+        for pod in items {
+            self.place_pod(pod);
+        }
+        for node in self.sessions.keys().cloned().collect::<Vec<_>>() {
+            self.send_snapshot(&node);
+        }
+    }
+
+    fn replace_referenced(&mut self, kind: &'static str, items: Vec<Bytes>) {
         self.referenced.retain(|object, _| object.kind != kind);
         for object in items {
             if let Some(id) = object_id(kind, &object) {
                 self.referenced.insert(id, object);
             }
-        }
-        let wanted: Vec<ObjectId> = self
-            .interest
-            .keys()
-            .filter(|object| object.kind == kind)
-            .cloned()
-            .collect();
-        for object in wanted {
-            self.tell_interested(&object);
         }
     }
 
@@ -219,7 +267,9 @@ impl Feed {
             WatchKind::Deleted => self.referenced.remove(&id),
             _ => self.referenced.insert(id.clone(), event.object),
         };
-        self.tell_interested(&id);
+        if self.is_complete() {
+            self.tell_interested(&id);
+        }
     }
 
     fn change_pod(&mut self, event: RawEvent) {
@@ -267,7 +317,13 @@ impl Feed {
             head.metadata.name.to_string(),
         );
         self.place.insert(id.clone(), node.clone());
-        self.pods.entry(node.clone()).or_default().insert(id, pod);
+        let references = references::of(&pod);
+        let placed = Placed {
+            json: pod,
+            references,
+        };
+        let pods = self.pods.entry(node.clone()).or_default();
+        pods.insert(id, placed);
         Some(node)
     }
 
@@ -275,7 +331,7 @@ impl Feed {
         let pods_json = self
             .pods
             .get(node)
-            .map(|pods| pods.values().cloned().collect());
+            .map(|pods| pods.values().map(|pod| pod.json.clone()).collect());
         let snapshot = PodSnapshot {
             revision: self.pods_revision,
             pods_json: pods_json.unwrap_or_default(),
@@ -299,10 +355,12 @@ impl Feed {
     /// Sends the object's present state, if a pod of that node names it: a node may not read the
     /// secrets of pods that run elsewhere.
     fn send_referenced(&mut self, node: &str, object: &ObjectId) {
-        let allowed = self
-            .pods
-            .get(node)
-            .is_some_and(|pods| names_object(pods, object));
+        let first = (object.namespace.clone(), String::new());
+        let allowed = self.pods.get(node).is_some_and(|pods| {
+            pods.range(first..)
+                .take_while(|((namespace, _), _)| *namespace == object.namespace)
+                .any(|(_, pod)| pod.references.contains(object.kind, &object.name))
+        });
         let object_json = self.referenced.get(object).filter(|_| allowed).cloned();
         let message = ReferencedObject {
             kind: object.kind.to_owned(),
@@ -334,23 +392,13 @@ impl Feed {
 
     /// Forgets the session and its interests; its stream ends when the last sender is gone.
     fn cut_off(&mut self, node: &str) {
-        self.sessions.remove(node);
-        self.interest.retain(|_, nodes| {
-            nodes.remove(node);
-            !nodes.is_empty()
-        });
+        let Some(session) = self.sessions.remove(node) else {
+            return;
+        };
+        for object in &session.interests {
+            self.remove_interest(node, object);
+        }
     }
-}
-
-/// Whether some pod in the object's namespace bears its name as a JSON string.
-fn names_object(pods: &BTreeMap<(String, String), Bytes>, object: &ObjectId) -> bool {
-    let needle = format!("\"{}\"", object.name);
-    pods.iter().any(|((namespace, _), pod)| {
-        *namespace == object.namespace
-            && pod
-                .windows(needle.len())
-                .any(|window| window == needle.as_bytes())
-    })
 }
 
 fn kind_of(resource: ResourceName) -> &'static str {
@@ -377,39 +425,5 @@ fn now_us() -> u64 {
     u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Lists and watches a resource for ever: a list, then its changes, and a list again after any
-/// error.
-fn follow(api: Arc<dyn Api>, resource: ResourceName) -> BoxStream<'static, Event> {
-    let lists = stream::unfold((api, false), move |(api, again)| async move {
-        let selection = Selection::all(resource);
-        if again {
-            tokio::time::sleep(RELIST_PAUSE).await;
-        }
-        loop {
-            match list_and_watch(api.as_ref(), &selection).await {
-                Ok(events) => return Some((events, (api, true))),
-                Err(error) => {
-                    tracing::warn!(resource = resource.plural, %error, "list failed, repeated");
-                    tokio::time::sleep(RELIST_PAUSE).await;
-                }
-            }
-        }
-    });
-    lists.flatten().boxed()
-}
-
-async fn list_and_watch(
-    api: &dyn Api,
-    selection: &Selection,
-) -> Result<BoxStream<'static, Event>, ApiError> {
-    let resource = selection.resource;
-    let list = api.list(selection).await?;
-    let watch = api.watch(selection, list.resource_version)?;
-    let changes = watch
-        .take_while(|event| std::future::ready(event.is_ok()))
-        .filter_map(move |event| std::future::ready(event.ok()))
-        .map(move |event| Event::Changed(resource, event));
-    Ok(stream::iter([Event::Listed(resource, list.items)])
-        .chain(changes)
-        .boxed())
-}
+#[cfg(test)]
+mod tests;

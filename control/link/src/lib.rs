@@ -13,5 +13,6 @@
 
 mod feed;
 mod objects;
+mod references;
 mod reports;
 pub mod server;

@@ -1,6 +1,6 @@
 //! What nodes report, written to the API.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -16,6 +16,9 @@ pub(crate) enum ReportError {
     /// The message lacks a part, or a part is no JSON.
     #[error("malformed {0}")]
     Malformed(&'static str),
+    /// The node may not say this.
+    #[error("refused: {0}")]
+    Refused(&'static str),
     /// The API said no.
     #[error(transparent)]
     Api(#[from] ApiError),
@@ -33,9 +36,20 @@ impl ReportError {
 pub(crate) struct Reports {
     pub(crate) api: Arc<dyn Api>,
     pub(crate) node: Arc<str>,
+    /// The last Node object that the node sent in this session. Locked for a copy of a handle.
+    last_node: Arc<Mutex<Option<Bytes>>>,
 }
 
 impl Reports {
+    /// The reports of a node's new session.
+    pub(crate) fn new(api: Arc<dyn Api>, node: &str) -> Self {
+        Self {
+            api,
+            node: node.into(),
+            last_node: Arc::default(),
+        }
+    }
+
     /// Stores a pod's status, if the pod has still that uid and is this node's.
     pub(crate) async fn pod_status(&self, report: PodStatusReport) -> Result<(), ReportError> {
         let key = report.pod.ok_or(ReportError::Malformed("pod"))?;
@@ -53,9 +67,27 @@ impl Reports {
         Ok(())
     }
 
-    /// Removes the object of a pod of which nothing is left.
+    /// Removes the object of a pod of which nothing is left: one that was being deleted here.
     pub(crate) async fn pod_gone(&self, key: ObjectKey) -> Result<(), ReportError> {
+        if key.uid.is_empty() {
+            return Err(ReportError::Malformed("pod.uid"));
+        }
         let name = ObjectName::new(resources::PODS, &key.namespace, &key.name);
+        let pod = match self.api.get(&name).await {
+            Ok(pod) => decode(&pod, "stored pod")?,
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        if pod["metadata"]["uid"] != *key.uid {
+            // A successor of the same name: the reported pod is gone already.
+            return Ok(());
+        }
+        if pod["spec"]["nodeName"] != *self.node {
+            return Err(ReportError::Refused("the pod is on another node"));
+        }
+        if !pod["metadata"]["deletionTimestamp"].is_string() {
+            return Err(ReportError::Refused("the pod is not being deleted"));
+        }
         let parameters = DeleteParameters {
             grace_period_seconds: Some(0),
             uid: Some(key.uid),
@@ -73,11 +105,19 @@ impl Reports {
         if node["metadata"]["name"].as_str() != Some(&self.node) {
             return Err(ReportError::Malformed("node_json: metadata.name"));
         }
+        let last = Some(node_json.clone());
+        *self
+            .last_node
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = last;
         let name = ObjectName::new(resources::NODES, "", &self.node);
-        let metadata = json!({"metadata": {
-            "labels": node["metadata"]["labels"],
-            "annotations": node["metadata"]["annotations"],
-        }});
+        let mut metadata = json!({"metadata": {}});
+        for field in ["labels", "annotations"] {
+            // A null would remove what others wrote there.
+            if node["metadata"][field].is_object() {
+                metadata["metadata"][field] = node["metadata"][field].clone();
+            }
+        }
         match self
             .api
             .patch(&name, PatchKind::Merge, encode(&metadata))
@@ -121,7 +161,28 @@ impl Reports {
             Err(error) => return Err(error.into()),
             Ok(_) => (),
         }
-        Ok(())
+        self.repair_node().await
+    }
+
+    /// A node that was silent for a while is marked as unknown, or somebody deleted its object;
+    /// the agent knows nothing of it, so what it said last is written again.
+    async fn repair_node(&self) -> Result<(), ReportError> {
+        let last = self.last_node.lock();
+        let last = last.unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(node_json) = last else {
+            return Ok(());
+        };
+        let name = ObjectName::new(resources::NODES, "", &self.node);
+        let is_known = match self.api.get(&name).await {
+            Ok(node) => !is_ready_unknown(&decode(&node, "stored node")?),
+            Err(error) if error.is_not_found() => false,
+            Err(error) => return Err(error.into()),
+        };
+        if is_known {
+            return Ok(());
+        }
+        tracing::info!(node = %self.node, "the node's state is written again");
+        self.node(&node_json).await
     }
 
     /// Creates an Event.
@@ -134,6 +195,14 @@ impl Reports {
     }
 }
 
+fn is_ready_unknown(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "Unknown")
+}
+
 fn decode(bytes: &[u8], part: &'static str) -> Result<Value, ReportError> {
     serde_json::from_slice(bytes).map_err(|_| ReportError::Malformed(part))
 }
@@ -141,3 +210,6 @@ fn decode(bytes: &[u8], part: &'static str) -> Result<Value, ReportError> {
 fn encode(value: &Value) -> Bytes {
     Bytes::from(value.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -111,10 +111,7 @@ impl LinkServer {
         if self.feed.send(attach).await.is_err() {
             return;
         }
-        let reports = Reports {
-            api: self.api.clone(),
-            node: node.as_str().into(),
-        };
+        let reports = Reports::new(self.api.clone(), &node);
         // A weak sender: when the feed has cut the node off, the stream must end.
         let acks = sender.downgrade();
         drop(sender);

@@ -190,6 +190,11 @@ impl Journal {
                 Ok(self.sequence)
             }
             Err(error) => {
+                // The file may have its name already. It must not stay: records behind it would
+                // make a torn tail of the old file look like damage. If it has none, this does
+                // nothing.
+                let path = FileKind::Journal.path(&self.dir, header.sequence);
+                let _ = self.files.remove(&path).await;
                 // The old file serves on; not every batch shall try again.
                 self.rotate_at = self.end + self.segment_bytes_max / 4;
                 Err(error)

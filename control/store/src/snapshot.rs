@@ -44,6 +44,17 @@ impl Snapshot {
         self.0.log.oldest()
     }
 
+    /// The same entries without the changes that led to them: for a snapshot that is kept for a
+    /// while, so that it does not keep old values alive. No watch can start from it.
+    #[must_use]
+    pub fn without_changes(&self) -> Self {
+        Self(Arc::new(State {
+            map: self.0.map.clone(),
+            log: Log::starting_after(self.0.revision),
+            ..*self.0
+        }))
+    }
+
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.0.map.len()

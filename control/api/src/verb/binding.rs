@@ -23,9 +23,14 @@ pub(crate) async fn bind(
     decode::expect_kind(&mut binding, "v1", "Binding")?;
     modify::check_namespace(target, metadata_mut(&mut binding))?;
     let node = checked_node(target, &binding)?;
+    check_annotations(&binding["metadata"]["annotations"])?;
     modify::modify(api, target, options, |pod| {
         modify::check_uid(target, metadata_str(&binding, "uid"), pod)?;
         let object = bound(target, pod, &node, &binding["metadata"]["annotations"])?;
+        let errors = target.resource.strategy.validate(&object);
+        if !errors.is_empty() {
+            return Err(error::invalid(target.resource, &target.name, &errors));
+        }
         Ok(Proposal {
             object,
             based_on: None,
@@ -33,6 +38,20 @@ pub(crate) async fn bind(
         })
     })
     .await
+}
+
+fn check_annotations(annotations: &Value) -> Result<(), ApiError> {
+    let are_texts = match annotations {
+        Value::Null => true,
+        Value::Object(annotations) => annotations.values().all(Value::is_string),
+        _ => false,
+    };
+    if are_texts {
+        return Ok(());
+    }
+    let why = "Binding in version \"v1\" cannot be handled as a Binding: metadata.annotations must \
+               be a map of texts";
+    Err(error::bad_request(why))
 }
 
 fn checked_node(target: &Target, binding: &Value) -> Result<String, ApiError> {

@@ -10,7 +10,7 @@
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use swiftlet_client::api::{ApiError, DeleteParameters, resources};
+use swiftlet_client::api::{ApiError, DeleteParameters, ResourceName, resources};
 use swiftlet_store::{Entry, Expect};
 
 use super::modify;
@@ -24,7 +24,7 @@ const ATTEMPTS_MAX: usize = 64;
 /// `terminationGracePeriodSeconds` of a pod that says nothing.
 const GRACE_PERIOD_DEFAULT_S: i64 = 30;
 /// Namespaces that stay.
-const NAMESPACES_KEPT: [&str; 3] = ["default", "kube-system", "kube-public"];
+const NAMESPACES_KEPT: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// The outcome of a deletion.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ fn decide(
     now: Timestamp,
 ) -> Decision {
     let mut object = current.clone();
-    let mut changed = set_propagation(&mut object, parameters.propagation_policy.as_deref());
+    let mut changed = set_propagation(&mut object, propagation(target, parameters));
     let terminating = current["metadata"]["deletionTimestamp"].is_string();
     let grace_s = grace_period_s(target, current, parameters);
     let remaining_s = if terminating {
@@ -217,6 +217,19 @@ fn mark(object: &mut Value, start: Timestamp, grace_s: i64) {
     if let Some(generation) = generation.filter(|generation| first && *generation > 0) {
         metadata.insert("generation".into(), (generation + 1).into());
     }
+}
+
+/// What the deletion does with dependents. Finalizers for that are only set where the garbage
+/// collector takes them away again; everything else goes in the background.
+fn propagation<'a>(target: &Target, parameters: &'a DeleteParameters) -> Option<&'a str> {
+    const COLLECTED: [ResourceName; 3] = [
+        resources::PODS,
+        resources::REPLICA_SETS,
+        resources::DEPLOYMENTS,
+    ];
+    let policy = parameters.propagation_policy.as_deref()?;
+    let is_collected = COLLECTED.contains(&target.resource.name);
+    Some(if is_collected { policy } else { "Background" })
 }
 
 /// Sets the finalizers that tell the garbage collector what to do with dependents. Answers

@@ -26,6 +26,7 @@ pub(crate) struct List {
 /// Lists what is selected, at one revision.
 pub(crate) fn list(api: &ApiServer, target: &Target, options: &Options) -> Result<List, ApiError> {
     let selection = Selection::new(target, options)?;
+    api.pages().expire();
     let (snapshot, after) = source(api, options)?;
     let prefix = encode::prefix(target.resource, &target.namespace);
     if let Some(after) = &after

@@ -19,6 +19,8 @@ use crate::selection::Selection;
 /// A watch without `timeoutSeconds` ends after this time; Kubernetes ends it after 30 to 60
 /// minutes.
 const WATCH_TIMEOUT: Duration = Duration::from_mins(45);
+/// Longest `timeoutSeconds`; more is taken as this, and the client watches again.
+const WATCH_TIMEOUT_MOST: Duration = Duration::from_hours(24);
 
 /// A watch in progress.
 ///
@@ -34,7 +36,8 @@ pub(crate) struct Watcher {
     /// Revision of the bookmark that ends the initial events.
     initial_end: Option<u64>,
     bookmarks: Option<Interval>,
-    deadline: Instant,
+    /// `None`: it ends with the server only.
+    deadline: Option<Instant>,
     shutdown: CancellationToken,
     ended: bool,
 }
@@ -82,16 +85,24 @@ impl Watcher {
         let bookmarks = options
             .bookmarks
             .then(|| ticks(api.options().bookmark_interval));
+        let timeout = options.timeout.unwrap_or(WATCH_TIMEOUT);
         Ok(Self {
             selection,
             changes,
             ready,
             initial_end,
             bookmarks,
-            deadline: Instant::now() + options.timeout.unwrap_or(WATCH_TIMEOUT),
+            deadline: Some(Instant::now() + timeout.min(WATCH_TIMEOUT_MOST)),
             shutdown: api.shutdown_token(),
             ended: false,
         })
+    }
+
+    /// The same watch without an end: a client in this process needs no load to be spread.
+    #[must_use]
+    pub(crate) fn without_deadline(mut self) -> Self {
+        self.deadline = None;
+        self
     }
 
     /// Waits for what comes next; `None` at the end. May be dropped and called again.
@@ -111,7 +122,7 @@ impl Watcher {
             tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => return self.end(),
-                () = tokio::time::sleep_until(self.deadline) => return self.end(),
+                () = reach(self.deadline) => return self.end(),
                 changes = self.changes.next() => match changes {
                     Ok(changes) => {
                         let events: Vec<RawEvent> =
@@ -201,6 +212,14 @@ fn ticks(period: Duration) -> Interval {
     let mut interval = tokio::time::interval_at(Instant::now() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
+}
+
+/// Waits for a moment; for ever without one.
+async fn reach(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The next bookmark's time; never without bookmarks.

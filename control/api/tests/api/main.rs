@@ -7,6 +7,8 @@ mod https;
 #[cfg(test)]
 mod kubectl;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod local;
 #[cfg(test)]
 mod mounts;

@@ -149,6 +149,15 @@ impl State {
                 "the UID in the precondition does not match",
             ));
         }
+        let revision = object::text(&old, "/metadata/resourceVersion");
+        let expected = parameters.resource_version.as_ref();
+        if expected.is_some_and(|expected| *expected != revision) {
+            return Err(error(
+                409,
+                "Conflict",
+                "the ResourceVersion in the precondition does not match",
+            ));
+        }
         let key = (name.resource, name.namespace.clone(), name.name.clone());
         match object::deletion(name, &old, parameters) {
             Some(new) if new == old => Ok(encode(&old)),

@@ -106,3 +106,13 @@ async fn closing_ends_every_worker() {
         assert_eq!(worker.await.unwrap(), None);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_beyond_all_time_is_a_day() {
+    let queue = WorkQueue::new();
+    queue.add_after("far", Duration::MAX);
+    let start = tokio::time::Instant::now();
+    assert_eq!(queue.next().await, Some("far"));
+    let waited = start.elapsed();
+    assert!(waited <= Duration::from_hours(25), "{waited:?}");
+}

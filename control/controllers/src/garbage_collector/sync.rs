@@ -53,7 +53,7 @@ impl Controller {
         match judge(&owners, &meta, has_dependents) {
             Verdict::Keep => (),
             Verdict::Drop(references) => self.set_owners(item, &meta, &references).await?,
-            Verdict::Delete(policy) => self.delete(item, policy).await?,
+            Verdict::Delete(policy) => self.delete(item, &meta, policy).await?,
         }
         Ok(None)
     }
@@ -176,10 +176,18 @@ impl Controller {
         }
     }
 
-    async fn delete(&self, item: &Item, policy: &str) -> Result<(), ControllerError> {
+    /// Deletes exactly the state that was judged: somebody may have given it an owner meanwhile. A
+    /// conflict is tried again with what the informer shows then.
+    async fn delete(
+        &self,
+        item: &Item,
+        meta: &ObjectMeta,
+        policy: &str,
+    ) -> Result<(), ControllerError> {
         let name = ObjectName::new(item.kind.resource(), &item.key.namespace, &item.key.name);
         let parameters = DeleteParameters {
             uid: Some(item.uid.clone()),
+            resource_version: meta.resource_version.clone(),
             propagation_policy: Some(policy.to_owned()),
             ..DeleteParameters::default()
         };

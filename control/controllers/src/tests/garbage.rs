@@ -2,6 +2,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use swiftlet_client::Object;
+use swiftlet_client::fake::error;
 
 use super::cluster::{Cluster, sleep, template};
 
@@ -122,4 +123,23 @@ async fn an_object_with_one_living_owner_stays_and_loses_the_others() {
     assert!(!names.contains(&"stale".to_owned()), "{names:?}");
     let kept: Pod = cluster.get("kept").await;
     assert_eq!(kept.metadata.owner_references.unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changed_since_it_was_judged_is_judged_again() {
+    let (cluster, deployment) = deployed().await;
+    let mut refusals = 2;
+    cluster.api.set_fault(move |call| {
+        let is_set = call.verb == "delete" && call.name.resource.plural == "replicasets";
+        if !is_set || refusals == 0 {
+            return None;
+        }
+        refusals -= 1;
+        Some(error(409, "Conflict", "the object has been modified"))
+    });
+    cluster.delete(&deployment, None).await;
+    sleep(10).await;
+    assert_eq!(cluster.count("delete", "replicasets"), 3);
+    assert!(cluster.list::<ReplicaSet>().await.is_empty());
+    assert!(cluster.list::<Pod>().await.is_empty());
 }

@@ -144,3 +144,28 @@ async fn a_cordoned_node_is_tainted_while_it_is_cordoned() {
         assert_eq!(taints(&node(&cluster).await).len(), count);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_pods_of_a_deleted_node_go_unless_the_node_comes_back() {
+    let cluster = start().await;
+    let pod = json!({
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"containers": [{"name": "c"}]},
+    });
+    cluster.create::<Pod>(pod).await;
+    sleep(10).await;
+    let gone = node(&cluster).await;
+    cluster.delete(&gone, None).await;
+    sleep(30).await;
+    assert_eq!(cluster.pods().await.len(), 1);
+    cluster
+        .create::<Node>(json!({"metadata": {"name": NODE}}))
+        .await;
+    sleep(30).await;
+    assert_eq!(cluster.pods().await.len(), 1);
+    cluster.delete(&node(&cluster).await, None).await;
+    sleep(39).await;
+    assert_eq!(cluster.pods().await.len(), 1);
+    sleep(2).await;
+    assert!(cluster.list::<Pod>().await.is_empty());
+}
