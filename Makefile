@@ -2,8 +2,18 @@
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
-target := $(shell rustc -vV | sed -n 's/^host: //p')
-programs := swiftlet-control swiftlet-node swiftlet-stack swiftlet-bench
+# Under sudo the toolchain may be that of the user who called it.
+caller := $(if $(SUDO_USER),$(shell getent passwd $(SUDO_USER) | cut -d: -f6),$(HOME))
+ifeq ($(wildcard $(HOME)/.cargo/bin/cargo),)
+export RUSTUP_HOME ?= $(caller)/.rustup
+export PATH := $(caller)/.cargo/bin:$(PATH)
+else
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+endif
+# Progress on a terminal, silence in a pipe.
+quiet = $$([ -t 2 ] || echo --quiet)
+
+programs := swiftlet-control swiftlet-node swiftlet-stack
 stack := target/release/swiftlet-stack
 # Folder of `make up`; KUBECONFIG lies in it.
 DIR ?= /var/lib/swiftlet-stack
@@ -21,14 +31,14 @@ down:                  ## Stop the stack of `make up` and remove all that it mad
 	@$(stack) down --dir $(DIR)
 
 build: deps static
-	@cargo build --quiet --release $(addprefix --bin ,$(programs))
+	@cargo build $(quiet) --release $(addprefix --bin ,$(programs))
 
 # The CNI shim is exec'd three times per pod: static and at fixed addresses, it needs no dynamic linker.
 static: deps
-	@RUSTFLAGS='-C target-feature=+crt-static -C relocation-model=static' cargo build --quiet \
-	  --profile shim --target $(target) -p swiftlet-cni --bin swiftlet-cni --no-default-features
-	@mkdir -p target/static
-	@cp target/$(target)/shim/swiftlet-cni target/static/
+	@target=$$(rustc -vV | sed -n 's/^host: //p'); \
+	RUSTFLAGS='-C target-feature=+crt-static -C relocation-model=static' cargo build $(quiet) \
+	  --profile shim --target $$target -p swiftlet-cni --bin swiftlet-cni --no-default-features && \
+	mkdir -p target/static && cp target/$$target/shim/swiftlet-cni target/static/
 
 deps:                  ## Install the packages and tools that are missing.
 	@bash .ci/deps
@@ -50,4 +60,5 @@ fmt:
 bench: bench-pod-start bench-burst bench-exit
 
 bench-pod-start bench-burst bench-exit: build
+	@cargo build $(quiet) --release --bin swiftlet-bench
 	@bash benches/run $@ $(DIR)-bench
