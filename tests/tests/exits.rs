@@ -18,7 +18,7 @@ const GROWTH_KIB_MAX: u64 = 4096;
 fn stack(bpf: &str) -> Result<(tempfile::TempDir, Stack)> {
     let folder = tempfile::Builder::new().prefix("swl").tempdir()?;
     let mut options = StackOptions::new(&folder.path().join("s"));
-    options.bpf = bpf.to_owned();
+    bpf.clone_into(&mut options.bpf);
     Ok((folder, Stack::start(options)?))
 }
 
