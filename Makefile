@@ -18,7 +18,7 @@ stack := target/release/swiftlet-stack
 # Folder of `make up`; KUBECONFIG lies in it.
 DIR ?= /var/lib/swiftlet-stack
 
-.PHONY: demo up down test lint fmt build static deps bench bench-pod-start bench-exit bench-burst clean
+.PHONY: demo up down test lint fmt build static deps bench bench-pod-start bench-exit bench-burst bench-idle
 
 demo: build            ## Build, start everything, run pods, show the timeline, leave nothing.
 	@$(stack) demo --dir $(DIR)-demo
@@ -57,8 +57,8 @@ fmt:
 	cargo fmt --all
 
 # Figures of docs/SPECIFICATION.md. Each starts a stack of its own and removes it.
-bench: bench-pod-start bench-burst bench-exit
+bench: bench-pod-start bench-burst bench-exit bench-idle
 
-bench-pod-start bench-burst bench-exit: build
+bench-pod-start bench-burst bench-exit bench-idle: build
 	@cargo build $(quiet) --release --bin swiftlet-bench
 	@bash benches/run $@ $(DIR)-bench

@@ -41,7 +41,11 @@ pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
     );
     if let Some(network) = network {
         let torn_down = tokio::task::spawn_blocking(move || network.teardown()).await?;
-        errors.extend(torn_down.err().map(|error| error.to_string()));
+        errors.extend(
+            torn_down
+                .err()
+                .map(|error| format!("{:#}", anyhow::Error::from(error))),
+        );
     }
     for path in [options.cni_data_dir.as_path(), options.cni_socket.as_path()] {
         errors.extend(remove_path(path).err().map(|error| format!("{error:#}")));

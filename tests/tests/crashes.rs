@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use swiftlet_tests::demo::timeline::Watch;
 use swiftlet_tests::kubectl::Kubectl;
+use swiftlet_tests::leftovers::Machine;
 use swiftlet_tests::pods::{LIMIT, containers, manifest, wait_gone, wait_ready};
 use swiftlet_tests::process::wait_for;
 use swiftlet_tests::stack::{Stack, StackOptions};
@@ -88,4 +89,49 @@ fn what_ended_while_the_node_agent_was_away_is_found() -> Result<()> {
     kubectl.run(&["delete", "pods", "--all", "--wait=false"])?;
     stack.start_node()?;
     wait_gone(&kubectl)
+}
+
+/// Rounds of the storm: each of the three programs dies twice, at different moments of the starts.
+const STORM_ROUNDS: u64 = 6;
+/// Pods that are being started when something dies.
+const STORM_PODS: usize = 6;
+
+#[test]
+fn crashes_in_the_middle_of_starts_lose_no_pod_and_leave_nothing() -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("swl").tempdir()?;
+    let options = StackOptions::new(&folder.path().join("s"));
+    let look = || Machine::look(&options.dir, &options.cgroup_root);
+    let before = look();
+    let mut stack = Stack::start(options.clone())?;
+    let kubectl = stack.kubectl()?;
+    for round in 0..STORM_ROUNDS {
+        let pods = manifest(
+            &format!("storm{round}"),
+            STORM_PODS,
+            &options.busybox_image,
+            "sleep 3600",
+        );
+        // A container that dies with its runtime's call may have run: only a restart brings it back.
+        let pods = pods.replace("\"Never\"", "\"Always\"");
+        kubectl.with_input(&["create", "-f", "-"], &pods)?;
+        std::thread::sleep(Duration::from_millis(20 + 110 * round));
+        match round % 3 {
+            0 => stack.crash_node()?,
+            1 => stack.crash_control()?,
+            _ => stack.crash_containerd()?,
+        }
+        wait_ready(&kubectl, STORM_PODS).with_context(|| format!("round {round}"))?;
+        kubectl.run(&["delete", "pods", "--all", "--wait=false"])?;
+        wait_gone(&kubectl).with_context(|| format!("round {round}"))?;
+    }
+    let networks = options.dir.join("run/networks/swiftlet");
+    let addresses = || std::fs::read_dir(&networks).into_iter().flatten().flatten();
+    wait_for("all addresses free", LIMIT, || {
+        let held = addresses().filter(|file| file.file_name().to_string_lossy().starts_with("10."));
+        (held.count() == 0).then_some(())
+    })?;
+    stack.remove()?;
+    let left = look().since(&before);
+    assert!(left.is_empty(), "{left:?}");
+    Ok(())
 }

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
+use nix::errno::Errno;
 
 use crate::error::NetworkError;
 use crate::mac::Mac;
@@ -79,9 +80,21 @@ pub(crate) fn delete(socket: &mut NetlinkSocket, name: &str) -> Result<(), Netwo
     });
     let mut errors = Vec::new();
     for index in ports.map(|port| port.index).chain([bridge.index]) {
-        errors.extend(socket.batch(vec![link::delete(index)]).err());
+        errors.extend(delete_link(socket, index).err());
     }
     NetworkError::collected(errors)
+}
+
+/// Deletes a link. One that is gone is success: the kernel closes a pod's namespace in the
+/// background, and the veth goes with it.
+pub(crate) fn delete_link(socket: &mut NetlinkSocket, index: u32) -> Result<(), NetworkError> {
+    match socket.batch(vec![link::delete(index)]) {
+        Err(NetworkError::Kernel {
+            source: Errno::ENODEV,
+            ..
+        }) => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 fn create(socket: &mut NetlinkSocket, spec: &BridgeSpec) -> Result<(u32, Mac), NetworkError> {

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use swiftlet_sys::netns;
 
 use super::{Deadline, Network, bridge_spec, names};
-use crate::bridge::Bridge;
+use crate::bridge::{self, Bridge};
 use crate::conf::NetworkConf;
 use crate::error::NetworkError;
 use crate::ipam::{Lease, Pool};
@@ -174,7 +174,7 @@ impl<'a> Reserved<'a> {
         let host_name = names::host_veth(&self.host.attachment.holder);
         match link::find(self.host.socket, &host_name)? {
             Some(found) if found.is_veth => {
-                self.host.socket.batch(vec![link::delete(found.index)])?;
+                bridge::delete_link(self.host.socket, found.index)?;
                 Ok(true)
             }
             _ => Ok(false),
