@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
 /// How long a program may take to end after SIGTERM, before SIGKILL.
@@ -126,10 +127,15 @@ impl Process {
     fn wait(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {
-            // Reaps it if it is a child of ours; otherwise this is an error that means nothing.
+            // A child of ours is gone when it can be reaped: a leader may be a zombie while other
+            // threads still hold its files. Of others only /proc tells.
             let flags = nix::sys::wait::WaitPidFlag::WNOHANG;
-            nix::sys::wait::waitpid(self.pid, Some(flags)).ok();
-            if !self.is_running() {
+            let gone = match nix::sys::wait::waitpid(self.pid, Some(flags)) {
+                Ok(WaitStatus::StillAlive) => false,
+                Ok(_) => true,
+                Err(_) => !self.is_running(),
+            };
+            if gone {
                 return true;
             }
             if Instant::now() > deadline {

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{Shutdown, shutdown};
 use swiftlet_sys::netns;
@@ -32,6 +32,10 @@ use crate::wire::{ShimReply, ShimRequest};
 const CLIENT_LIMIT: Duration = Duration::from_secs(2);
 /// Pause after a failed `accept`, so that a lasting failure does not burn a core.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// How long a socket may still be served by another process before it is taken for a second node.
+const PREDECESSOR_LIMIT: Duration = Duration::from_secs(2);
+/// Pause between two looks at that socket.
+const PREDECESSOR_PAUSE: Duration = Duration::from_millis(10);
 
 /// The running network of a node. Dropping it is a [`NetworkHandle::shutdown`].
 #[derive(Debug)]
@@ -142,8 +146,13 @@ impl Drop for NetworkHandle {
 /// Binds under another name and renames, so that nobody ever finds the socket with wider
 /// permissions, and a stale one is replaced. A live one is an error.
 fn listen(path: &Path) -> io::Result<UnixListener> {
-    if UnixStream::connect(path).is_ok() {
-        return Err(io::ErrorKind::AddrInUse.into());
+    // A predecessor that was just killed holds its socket until its last thread is gone.
+    let deadline = Instant::now() + PREDECESSOR_LIMIT;
+    while UnixStream::connect(path).is_ok() {
+        if Instant::now() > deadline {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        thread::sleep(PREDECESSOR_PAUSE);
     }
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
@@ -211,4 +220,22 @@ fn serve_one(
         }
     };
     reply.write_to(&mut stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_of_a_predecessor_that_is_dying_is_taken_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("cni.sock");
+        let predecessor = UnixListener::bind(&path).expect("bound");
+        let dying = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            drop(predecessor);
+        });
+        listen(&path).expect("it is gone by then");
+        dying.join().expect("no panic");
+    }
 }
