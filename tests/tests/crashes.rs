@@ -111,7 +111,8 @@ fn crashes_in_the_middle_of_starts_lose_no_pod_and_leave_nothing() -> Result<()>
             &options.busybox_image,
             "sleep 3600",
         );
-        // A container that dies with its runtime's call may have run: only a restart brings it back.
+        // A container that dies with its runtime's call may have run: only a restart brings it
+        // back.
         let pods = pods.replace("\"Never\"", "\"Always\"");
         kubectl.with_input(&["create", "-f", "-"], &pods)?;
         std::thread::sleep(Duration::from_millis(20 + 110 * round));
