@@ -209,16 +209,14 @@ async fn a_container_runs_logs_and_its_end_is_told_with_code_and_times() {
     assert_eq!(cri.version().await.unwrap().name, "containerd");
     assert!(cri.status().await.unwrap().runtime_ready);
     assert!(
-        cri.image_present(BUSYBOX)
+        cri.image(BUSYBOX)
             .await
             .unwrap()
             .unwrap()
+            .id
             .starts_with("sha256:")
     );
-    assert_eq!(
-        cri.image_present("registry.local/nothing:1").await.unwrap(),
-        None
-    );
+    assert_eq!(cri.image("registry.local/nothing:1").await.unwrap(), None);
 
     let pod = machine.pod().await;
     let sandbox = machine.run(&pod).await;

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use futures::future::join;
 use k8s_cri::v1::{
-    ContainerFilter, ContainerStatusRequest, CreateContainerRequest, RemoveContainerRequest,
-    StartContainerRequest, StopContainerRequest,
+    ContainerFilter, ContainerStatusRequest, CreateContainerRequest, ExecSyncRequest,
+    RemoveContainerRequest, ReopenContainerLogRequest, StartContainerRequest, StopContainerRequest,
+    UpdateContainerResourcesRequest,
 };
 use swiftlet_model::ids::{ContainerId, SandboxId};
 use swiftlet_model::runtime::{
-    ContainerConfig, ContainerState, ContainerStatus, RuntimeError, SandboxConfig,
+    ContainerConfig, ContainerState, ContainerStatus, ExecOutput, LinuxResources, RuntimeError,
+    SandboxConfig,
 };
 
 use crate::client::{CHANGE_LIMIT, Call, Client, missing_is_done};
@@ -123,6 +125,65 @@ pub(crate) async fn remove(client: &Client, id: &ContainerId) -> Result<(), Runt
         .send(call, request, |request| service.remove_container(request))
         .await;
     missing_is_done(answer.map(drop))
+}
+
+/// Runs a command. The runtime counts whole seconds and kills the command itself; a shorter or
+/// broken limit is ours.
+pub(crate) async fn exec_sync(
+    client: &Client,
+    id: &ContainerId,
+    command: &[String],
+    limit: Duration,
+) -> Result<ExecOutput, RuntimeError> {
+    let request = ExecSyncRequest {
+        container_id: id.to_string(),
+        cmd: command.to_vec(),
+        timeout: convert::whole_seconds(limit),
+    };
+    let call = Call::within("ExecSync", limit);
+    let mut service = client.runtime();
+    let answer = client
+        .send(call, request, |request| service.exec_sync(request))
+        .await?;
+    Ok(ExecOutput {
+        stdout: answer.stdout,
+        stderr: answer.stderr,
+        exit_code: answer.exit_code,
+    })
+}
+
+pub(crate) async fn update_resources(
+    client: &Client,
+    id: &ContainerId,
+    resources: &LinuxResources,
+) -> Result<(), RuntimeError> {
+    let request = UpdateContainerResourcesRequest {
+        container_id: id.to_string(),
+        linux: Some(convert::container::resources(resources)),
+        ..UpdateContainerResourcesRequest::default()
+    };
+    let mut service = client.runtime();
+    let call = Call::change("UpdateContainerResources");
+    let answer = client
+        .send(call, request, |request| {
+            service.update_container_resources(request)
+        })
+        .await;
+    answer.map(drop)
+}
+
+pub(crate) async fn reopen_log(client: &Client, id: &ContainerId) -> Result<(), RuntimeError> {
+    let request = ReopenContainerLogRequest {
+        container_id: id.to_string(),
+    };
+    let mut service = client.runtime();
+    let call = Call::change("ReopenContainerLog");
+    let answer = client
+        .send(call, request, |request| {
+            service.reopen_container_log(request)
+        })
+        .await;
+    answer.map(drop)
 }
 
 /// The container's status. CRI's answer does not name the sandbox, so the list is asked for it.

@@ -1,12 +1,17 @@
-//! Images: is it there, and get it.
+//! Images: which are there, get one, remove one.
 
-use k8s_cri::v1::{ImageSpec, ImageStatusRequest, PullImageRequest};
-use swiftlet_model::runtime::{RuntimeError, SandboxConfig};
+use k8s_cri::v1::{
+    self as cri, AuthConfig, ImageFsInfoRequest, ImageSpec, ImageStatusRequest, ListImagesRequest,
+    PullImageRequest, RemoveImageRequest,
+};
+use swiftlet_model::runtime::{
+    Image, ImageAuth, ImageFilesystem, ImageUser, RuntimeError, SandboxConfig,
+};
 
-use crate::client::{Call, Client, PULL_LIMIT};
+use crate::client::{Call, Client, PULL_LIMIT, missing_is_done};
 use crate::convert;
 
-pub(crate) async fn present(client: &Client, image: &str) -> Result<Option<String>, RuntimeError> {
+pub(crate) async fn one(client: &Client, image: &str) -> Result<Option<Image>, RuntimeError> {
     let request = ImageStatusRequest {
         image: Some(spec(image)),
         verbose: false,
@@ -18,20 +23,39 @@ pub(crate) async fn present(client: &Client, image: &str) -> Result<Option<Strin
         })
         .await;
     match answer {
-        Ok(answer) => Ok(answer.image.map(|image| image.id)),
+        Ok(answer) => Ok(answer.image.map(of_cri)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
 }
 
+pub(crate) async fn all(client: &Client) -> Result<Vec<Image>, RuntimeError> {
+    let request = ListImagesRequest { filter: None };
+    let mut service = client.images();
+    let answer = client
+        .send(Call::read("ListImages"), request, |request| {
+            service.list_images(request)
+        })
+        .await?;
+    Ok(answer.images.into_iter().map(of_cri).collect())
+}
+
 pub(crate) async fn pull(
     client: &Client,
     image: &str,
+    auth: Option<&ImageAuth>,
     pod: &SandboxConfig,
 ) -> Result<String, RuntimeError> {
     let request = PullImageRequest {
         image: Some(spec(image)),
-        auth: None,
+        auth: auth.map(|auth| AuthConfig {
+            username: auth.username.clone(),
+            password: auth.password.clone(),
+            auth: auth.auth.clone(),
+            server_address: auth.server.clone(),
+            identity_token: auth.identity_token.clone(),
+            registry_token: auth.registry_token.clone(),
+        }),
         sandbox_config: Some(convert::sandbox::config(pod)),
     };
     let call = Call::within("PullImage", PULL_LIMIT);
@@ -40,6 +64,55 @@ pub(crate) async fn pull(
         .send(call, request, |request| service.pull_image(request))
         .await?;
     Ok(answer.image_ref)
+}
+
+pub(crate) async fn remove(client: &Client, id: &str) -> Result<(), RuntimeError> {
+    let request = RemoveImageRequest {
+        image: Some(spec(id)),
+    };
+    let mut service = client.images();
+    let answer = client
+        .send(Call::change("RemoveImage"), request, |request| {
+            service.remove_image(request)
+        })
+        .await;
+    missing_is_done(answer.map(drop))
+}
+
+pub(crate) async fn filesystem(client: &Client) -> Result<Option<ImageFilesystem>, RuntimeError> {
+    let mut service = client.images();
+    let answer = client
+        .send(
+            Call::read("ImageFsInfo"),
+            ImageFsInfoRequest {},
+            |request| service.image_fs_info(request),
+        )
+        .await?;
+    let used = |value: Option<cri::UInt64Value>| value.map_or(0, |it| it.value);
+    Ok(answer.image_filesystems.into_iter().next().map(|usage| {
+        let mount_point = usage.fs_id.map(|id| id.mountpoint).unwrap_or_default();
+        ImageFilesystem {
+            mount_point: mount_point.into(),
+            used_bytes: used(usage.used_bytes),
+            used_inodes: used(usage.inodes_used),
+        }
+    }))
+}
+
+fn of_cri(image: cri::Image) -> Image {
+    let user = match (image.uid, image.username) {
+        (Some(uid), _) => ImageUser::Uid(uid.value),
+        (None, name) if name.is_empty() => ImageUser::Unset,
+        (None, name) => ImageUser::Name(name),
+    };
+    Image {
+        id: image.id,
+        tags: image.repo_tags,
+        digests: image.repo_digests,
+        size_bytes: image.size,
+        user,
+        pinned: image.pinned,
+    }
 }
 
 fn spec(image: &str) -> ImageSpec {

@@ -5,7 +5,7 @@
 //! sandbox.rs    RunPodSandbox … PodSandboxStatus
 //! container.rs  CreateContainer … ContainerStatus
 //! pods.rs       both lists, joined by the pod's uid
-//! image.rs      ImageStatus, PullImage
+//! image.rs      ImageStatus, ListImages, PullImage, RemoveImage, ImageFsInfo
 //! status.rs     Version, Status
 //! convert.rs    pure: the model's words to CRI's and back
 //! ```
@@ -30,8 +30,9 @@ use swiftlet_model::BoxFuture;
 use swiftlet_model::clock::Deadline;
 use swiftlet_model::ids::{ContainerId, PodUid, SandboxId};
 use swiftlet_model::runtime::{
-    ContainerConfig, ContainerStatus, Runtime, RuntimeError, RuntimePod, RuntimeStatus,
-    RuntimeVersion, SandboxConfig, SandboxStatus,
+    ContainerConfig, ContainerStatus, ExecOutput, Image, ImageAuth, ImageFilesystem,
+    LinuxResources, Runtime, RuntimeError, RuntimePod, RuntimeStatus, RuntimeVersion,
+    SandboxConfig, SandboxStatus,
 };
 
 use crate::client::Client;
@@ -141,18 +142,49 @@ impl Runtime for Cri {
         Box::pin(pods::all(&self.client))
     }
 
-    fn image_present<'a>(
+    fn exec_sync<'a>(
         &'a self,
-        image: &'a str,
-    ) -> BoxFuture<'a, Result<Option<String>, RuntimeError>> {
-        Box::pin(image::present(&self.client, image))
+        id: &'a ContainerId,
+        command: &'a [String],
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecOutput, RuntimeError>> {
+        Box::pin(container::exec_sync(&self.client, id, command, limit))
+    }
+
+    fn update_resources<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        resources: &'a LinuxResources,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(container::update_resources(&self.client, id, resources))
+    }
+
+    fn reopen_log<'a>(&'a self, id: &'a ContainerId) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(container::reopen_log(&self.client, id))
+    }
+
+    fn image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<Option<Image>, RuntimeError>> {
+        Box::pin(image::one(&self.client, image))
+    }
+
+    fn list_images(&self) -> BoxFuture<'_, Result<Vec<Image>, RuntimeError>> {
+        Box::pin(image::all(&self.client))
     }
 
     fn pull_image<'a>(
         &'a self,
         image: &'a str,
+        auth: Option<&'a ImageAuth>,
         pod: &'a SandboxConfig,
     ) -> BoxFuture<'a, Result<String, RuntimeError>> {
-        Box::pin(image::pull(&self.client, image, pod))
+        Box::pin(image::pull(&self.client, image, auth, pod))
+    }
+
+    fn remove_image<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        Box::pin(image::remove(&self.client, id))
+    }
+
+    fn image_filesystem(&self) -> BoxFuture<'_, Result<Option<ImageFilesystem>, RuntimeError>> {
+        Box::pin(image::filesystem(&self.client))
     }
 }

@@ -110,15 +110,15 @@ impl Images {
             .as_deref()
             .unwrap_or("IfNotPresent");
         if policy != "Always" {
-            let present = self.runtime.image_present(image).await;
+            let present = self.runtime.image(image).await;
             let present = present.map_err(|source| ImageError::Inspect {
                 image: image.to_owned(),
                 source,
             })?;
-            if let Some(id) = present {
+            if let Some(found) = present {
                 let message = format!("Container image \"{image}\" already present on machine");
                 self.tell(pod, container, EventKind::Normal, PULLED, message);
-                return Ok(id);
+                return Ok(found.id);
             }
         }
         if policy == "Never" {
@@ -193,7 +193,7 @@ impl Images {
                 .acquire_owned()
                 .await
                 .map_err(|error| error.to_string())?;
-            let pulled = runtime.pull_image(&image, &sandbox).await;
+            let pulled = runtime.pull_image(&image, None, &sandbox).await;
             pulled.map_err(|error| error.to_string())
         }
         .boxed()

@@ -365,12 +365,8 @@ impl Next {
 }
 
 fn interest(object: &ObjectRef, wanted: bool) -> node_message::Message {
-    let kind = match object.kind {
-        RefKind::ConfigMap => "ConfigMap",
-        RefKind::Secret => "Secret",
-    };
     node_message::Message::Interest(Interest {
-        kind: kind.to_owned(),
+        kind: object.kind.as_str().to_owned(),
         namespace: object.namespace.clone(),
         name: object.name.clone(),
         wanted,

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::{Event, Node, Pod, PodStatus};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, Node, Pod, PodStatus, Service};
 use tokio::sync::mpsc;
 
 use crate::ids::PodKey;
@@ -36,6 +38,36 @@ pub enum RefKind {
     ConfigMap,
     /// `v1/Secret`.
     Secret,
+    /// `node.k8s.io/v1/RuntimeClass`; no namespace.
+    RuntimeClass,
+    /// `v1/PersistentVolumeClaim`.
+    PersistentVolumeClaim,
+    /// `v1/PersistentVolume`; no namespace.
+    PersistentVolume,
+}
+
+impl RefKind {
+    /// The kind's name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
+            Self::RuntimeClass => "RuntimeClass",
+            Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::PersistentVolume => "PersistentVolume",
+        }
+    }
+
+    /// Kubernetes' word in messages.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmap",
+            Self::Secret => "secret",
+            Self::RuntimeClass => "runtimeclass",
+            Self::PersistentVolumeClaim => "persistentvolumeclaim",
+            Self::PersistentVolume => "persistentvolume",
+        }
+    }
 }
 
 /// An object that a pod names.
@@ -80,6 +112,95 @@ pub trait ControlPlane: Send + Sync {
 
     /// No pod names the object any more.
     fn forget(&self, object: &ObjectRef);
+
+    /// A token for a pod's service account (`TokenRequest`), bound to the pod.
+    fn service_account_token<'a>(
+        &'a self,
+        request: &'a TokenRequest,
+    ) -> BoxFuture<'a, Result<Token, ControlPlaneError>> {
+        let _ = request;
+        Box::pin(async {
+            Err(ControlPlaneError::Refused(
+                "tokens are not served".to_owned(),
+            ))
+        })
+    }
+
+    /// The Services of a namespace, for the environment of its containers; the control plane's
+    /// last word, waiting for the first answer.
+    fn services<'a>(
+        &'a self,
+        namespace: &'a str,
+    ) -> BoxFuture<'a, Result<Arc<Vec<Service>>, ControlPlaneError>> {
+        let _ = namespace;
+        Box::pin(async { Ok(Arc::default()) })
+    }
+
+    /// The whole object, as JSON, of any kind that a pod may name. `Ok(None)`: there is none.
+    fn object<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Bytes>, ControlPlaneError>> {
+        let _ = object;
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Shows a static pod in the API; one that is there already is success.
+    fn create_mirror_pod<'a>(
+        &'a self,
+        pod: &'a Pod,
+    ) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
+        let _ = pod;
+        Box::pin(async {
+            Err(ControlPlaneError::Refused(
+                "mirror pods are not served".to_owned(),
+            ))
+        })
+    }
+
+    /// Removes a mirror pod at once; a missing one, or another uid, is success.
+    fn delete_mirror_pod<'a>(
+        &'a self,
+        pod: &'a PodKey,
+    ) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
+        let _ = pod;
+        Box::pin(async {
+            Err(ControlPlaneError::Refused(
+                "mirror pods are not served".to_owned(),
+            ))
+        })
+    }
+}
+
+/// A request for a token: `authentication.k8s.io/v1` `TokenRequest`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TokenRequest {
+    /// The pod that the token is bound to.
+    pub pod: PodKey,
+    /// `spec.serviceAccountName`.
+    pub service_account: String,
+    /// Who shall accept it; empty for the API server.
+    pub audience: String,
+    /// How long it shall be valid, in seconds.
+    pub expiration_s: i64,
+}
+
+/// A service account's token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The JWT.
+    pub token: String,
+    /// When it ends.
+    pub expires_at: Timestamp,
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // A token must not be in a log.
+        f.debug_struct("Token")
+            .field("expires_at", &self.expires_at)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What a ConfigMap or Secret holds.

@@ -1,7 +1,7 @@
 //! Volumes as the kubelet sees them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -31,8 +31,77 @@ pub trait Volumes: Send + Sync {
         logs: bool,
     ) -> BoxFuture<'a, Result<(), VolumeError>>;
 
+    /// The place of `subPath` within a volume that was made, resolved without following a link out
+    /// of it, and made if it is not there; bound below the pod's folder so that it stays what it
+    /// is.
+    fn sub_path<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        mount: &'a SubPath,
+    ) -> BoxFuture<'a, Result<PathBuf, VolumeError>> {
+        let _ = pod;
+        Box::pin(async {
+            Err(VolumeError::Unsupported {
+                volume: mount.volume.clone(),
+                kind: "subPath".to_owned(),
+            })
+        })
+    }
+
     /// The pods that have a folder on this node.
     fn pods_on_disk(&self) -> BoxFuture<'_, Result<Vec<PodUid>, VolumeError>>;
+}
+
+/// One mount of a part of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubPath {
+    /// `spec.volumes[].name`.
+    pub volume: String,
+    /// Where the volume lies on the node.
+    pub path: PathBuf,
+    /// The container's name.
+    pub container: String,
+    /// Index of the mount in the container's `volumeMounts`.
+    pub index: usize,
+    /// `subPath`, or `subPathExpr` with its variables replaced.
+    pub sub_path: String,
+}
+
+/// Files of a pod beside its volumes. Every method may be repeated.
+pub trait PodFiles: Send + Sync {
+    /// Writes the `/etc/hosts` that the pod's containers see; answers its path on the node.
+    fn hosts_file<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        content: &'a str,
+    ) -> BoxFuture<'a, Result<PathBuf, VolumeError>>;
+
+    /// Makes the empty file that a container sees as its `terminationMessagePath`; answers its path
+    /// on the node.
+    fn termination_log<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        container: &'a str,
+        attempt: u32,
+    ) -> BoxFuture<'a, Result<PathBuf, VolumeError>>;
+
+    /// What the container wrote there, at most `bytes_max` from its beginning, as text; empty if
+    /// there is none.
+    fn termination_message<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        container: &'a str,
+        attempt: u32,
+        bytes_max: usize,
+    ) -> BoxFuture<'a, Result<String, VolumeError>>;
+
+    /// The last lines of a container's log (CRI's format, stamps removed).
+    fn log_tail<'a>(
+        &'a self,
+        log: &'a Path,
+        lines_max: usize,
+        bytes_max: usize,
+    ) -> BoxFuture<'a, Result<String, VolumeError>>;
 }
 
 /// Why a volume is not there.

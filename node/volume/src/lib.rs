@@ -35,7 +35,7 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::BoxFuture;
-use swiftlet_model::control_plane::{ControlPlane, RefKind, ReferencedData};
+use swiftlet_model::control_plane::{ControlPlane, ReferencedData};
 use swiftlet_model::ids::{PodKey, PodUid};
 use swiftlet_model::volumes::{VolumeError, Volumes};
 
@@ -99,7 +99,7 @@ impl PodFolders {
         match control_plane.referenced(&files.object).await {
             Ok(None) if !files.optional => Err(VolumeError::Missing {
                 volume: plan.name.clone(),
-                what: format!("{} \"{}\"", word(files.object.kind), files.object.name),
+                what: format!("{} \"{}\"", files.object.kind.word(), files.object.name),
             }),
             Ok(data) => Ok(data),
             Err(error) => Err(failed(&plan.name, &error)),
@@ -161,14 +161,6 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, VolumeError> {
     let answer = tokio::task::spawn_blocking(effect).await;
     answer.unwrap_or_else(|error| Err(failed("", &format!("blocking thread: {error}"))))
-}
-
-/// Kubernetes' words in messages about volumes.
-fn word(kind: RefKind) -> &'static str {
-    match kind {
-        RefKind::ConfigMap => "configmap",
-        RefKind::Secret => "secret",
-    }
 }
 
 fn failed(volume: &str, cause: &dyn std::fmt::Display) -> VolumeError {

@@ -164,7 +164,7 @@ fn write(
 
 fn plugin(files: &Files) -> &'static str {
     match files.object.kind {
-        RefKind::ConfigMap => CONFIG_MAP,
         RefKind::Secret => SECRET,
+        _ => CONFIG_MAP,
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use swiftlet_model::control_plane::ReferencedData;
 use swiftlet_model::volumes::VolumeError;
 
+use crate::failed;
 use crate::plan::{Files, Plan};
-use crate::{failed, word};
 
 /// Longest path, and longest part of one. Source: `validatePath` of Kubernetes' atomic writer.
 const PATH_BYTES_MAX: usize = 4096;
@@ -57,7 +57,7 @@ pub(crate) fn payload(
                 let what = format!(
                     "key \"{}\" of {} \"{}\"",
                     item.key,
-                    word(files.object.kind),
+                    files.object.kind.word(),
                     files.object.name
                 );
                 return Err(VolumeError::Missing {

@@ -89,7 +89,7 @@ fn mount(mount: &Mount) -> cri::Mount {
     }
 }
 
-fn resources(limits: &LinuxResources) -> cri::LinuxContainerResources {
+pub(crate) fn resources(limits: &LinuxResources) -> cri::LinuxContainerResources {
     // A period without a quota limits nothing, but some runtimes refuse it.
     let cpu_period = if limits.cpu_quota_us == 0 {
         0

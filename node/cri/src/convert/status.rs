@@ -54,6 +54,12 @@ pub(crate) fn sandbox_of_list(listed: &cri::PodSandbox) -> SandboxStatus {
 /// A container from its status, which does not name the sandbox.
 pub(crate) fn container(status: &cri::ContainerStatus, sandbox: SandboxId) -> ContainerStatus {
     let metadata = status.metadata.as_ref();
+    let exit = exit(status);
+    // containerd takes the time of a start when the call that started the process has returned: a
+    // short process has ended before that.
+    let ended_at = exit.as_ref().map(|exit| exit.at);
+    let started_at = timestamp_if_set(status.started_at);
+    let started_at = started_at.map(|start| ended_at.map_or(start, |end| start.min(end)));
     ContainerStatus {
         id: ContainerId::from(status.id.as_str()),
         name: name(&status.labels, metadata),
@@ -61,8 +67,8 @@ pub(crate) fn container(status: &cri::ContainerStatus, sandbox: SandboxId) -> Co
         attempt: metadata.map_or(0, |it| it.attempt),
         state: container_state(status.state()),
         created_at: timestamp(status.created_at),
-        started_at: timestamp_if_set(status.started_at),
-        exit: exit(status),
+        started_at,
+        exit,
         image: status
             .image
             .as_ref()
@@ -181,6 +187,16 @@ mod tests {
         assert_eq!(exit.at.as_nanosecond(), 3);
         assert_eq!(status.started_at.unwrap().as_nanosecond(), 2);
         assert_eq!((status.attempt, status.spec_hash), (4, Some(0xff)));
+    }
+
+    #[test]
+    fn no_container_is_started_after_its_end() {
+        let late = cri::ContainerStatus {
+            started_at: 5,
+            ..exited()
+        };
+        let status = container(&late, SandboxId::from("s1"));
+        assert_eq!(status.started_at, status.exit.map(|exit| exit.at));
     }
 
     #[test]

@@ -221,16 +221,10 @@ impl Scope<'_> {
             name: name.to_owned(),
         };
         match self.referenced.get(&key).cloned().flatten() {
-            None if !optional => {
-                let kind = match kind {
-                    RefKind::ConfigMap => "configmap",
-                    RefKind::Secret => "secret",
-                };
-                Err(EnvError::NoObject {
-                    kind,
-                    name: name.to_owned(),
-                })
-            }
+            None if !optional => Err(EnvError::NoObject {
+                kind: kind.word(),
+                name: name.to_owned(),
+            }),
             found => Ok(found),
         }
     }
@@ -251,10 +245,7 @@ impl Scope<'_> {
             None if optional => Ok(None),
             None => Err(EnvError::NoKey {
                 key: key.to_owned(),
-                kind: match kind {
-                    RefKind::ConfigMap => "ConfigMap",
-                    RefKind::Secret => "Secret",
-                },
+                kind: kind.as_str(),
                 namespace: self.pod.metadata.namespace.clone().unwrap_or_default(),
                 name: name.to_owned(),
             }),

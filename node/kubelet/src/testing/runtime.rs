@@ -11,8 +11,9 @@ use jiff::Timestamp;
 use swiftlet_model::clock::{Clock, Deadline};
 use swiftlet_model::ids::{ContainerId, PodUid, SandboxId};
 use swiftlet_model::runtime::{
-    ContainerConfig, ContainerExit, ContainerState, ContainerStatus, Runtime, RuntimeError,
-    RuntimePod, RuntimeStatus, RuntimeVersion, SandboxConfig, SandboxState, SandboxStatus, labels,
+    ContainerConfig, ContainerExit, ContainerState, ContainerStatus, ExecOutput, Image, ImageAuth,
+    ImageFilesystem, LinuxResources, Runtime, RuntimeError, RuntimePod, RuntimeStatus,
+    RuntimeVersion, SandboxConfig, SandboxState, SandboxStatus, labels,
 };
 
 use crate::testing::node::TestClock;
@@ -39,6 +40,8 @@ pub(crate) struct State {
     pub(crate) faults: VecDeque<Option<Fault>>,
     pub(crate) down: bool,
     pub(crate) images: Vec<String>,
+    /// What the next commands in containers come back with; success if there is nothing left.
+    pub(crate) exec_answers: VecDeque<Result<ExecOutput, RuntimeError>>,
     pub(crate) pull_fails: bool,
     /// Pulls that begin now never end.
     pub(crate) pull_hangs: bool,
@@ -438,17 +441,54 @@ impl Runtime for FakeRuntime {
         .boxed()
     }
 
-    fn image_present<'a>(
+    fn exec_sync<'a>(
         &'a self,
-        image: &'a str,
-    ) -> BoxFuture<'a, Result<Option<String>, RuntimeError>> {
+        id: &'a ContainerId,
+        command: &'a [String],
+        _limit: Duration,
+    ) -> BoxFuture<'a, Result<ExecOutput, RuntimeError>> {
+        self.call(format!("exec {id} {}", command.join(" ")), |state, _| {
+            let answer = state.exec_answers.pop_front();
+            answer.unwrap_or_else(|| Ok(ExecOutput::default()))
+        })
+        .boxed()
+    }
+
+    fn update_resources<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        resources: &'a LinuxResources,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        let limits = (resources.cpu_quota_us, resources.memory_limit_bytes);
+        self.call(format!("update {id} {limits:?}"), |_, _| Ok(()))
+            .boxed()
+    }
+
+    fn reopen_log<'a>(&'a self, id: &'a ContainerId) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.call(format!("reopen {id}"), |_, _| Ok(())).boxed()
+    }
+
+    fn image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<Option<Image>, RuntimeError>> {
         async move {
             let state = self.state.lock().unwrap();
-            Ok(state
-                .images
-                .iter()
-                .any(|one| one == image)
-                .then(|| "sha256:1".to_owned()))
+            let found = state.images.iter().any(|one| one == image);
+            Ok(found.then(|| Image {
+                id: "sha256:1".to_owned(),
+                ..Image::default()
+            }))
+        }
+        .boxed()
+    }
+
+    fn list_images(&self) -> BoxFuture<'_, Result<Vec<Image>, RuntimeError>> {
+        async move {
+            let state = self.state.lock().unwrap();
+            let images = state.images.iter().map(|name| Image {
+                id: format!("sha256:{name}"),
+                tags: vec![name.clone()],
+                ..Image::default()
+            });
+            Ok(images.collect())
         }
         .boxed()
     }
@@ -456,6 +496,7 @@ impl Runtime for FakeRuntime {
     fn pull_image<'a>(
         &'a self,
         image: &'a str,
+        _auth: Option<&'a ImageAuth>,
         _pod: &'a SandboxConfig,
     ) -> BoxFuture<'a, Result<String, RuntimeError>> {
         if self.state.lock().unwrap().pull_hangs {
@@ -473,5 +514,17 @@ impl Runtime for FakeRuntime {
             Ok("sha256:1".to_owned())
         })
         .boxed()
+    }
+
+    fn remove_image<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        self.call(format!("remove image {id}"), move |state, _| {
+            state.images.retain(|name| format!("sha256:{name}") != id);
+            Ok(())
+        })
+        .boxed()
+    }
+
+    fn image_filesystem(&self) -> BoxFuture<'_, Result<Option<ImageFilesystem>, RuntimeError>> {
+        async { Ok(None) }.boxed()
     }
 }

@@ -11,8 +11,9 @@ use swiftlet_model::lifecycle::{
     KernelExit, LifecycleKind, LifecycleReceiver, LifecycleSource, PodLifecycleEvent, PodTracker,
 };
 use swiftlet_model::runtime::{
-    ContainerConfig, ContainerState, ContainerStatus, Runtime, RuntimeError, RuntimePod,
-    RuntimeStatus, RuntimeVersion, SandboxConfig, SandboxStatus,
+    ContainerConfig, ContainerState, ContainerStatus, ExecOutput, Image, ImageAuth,
+    ImageFilesystem, LinuxResources, Runtime, RuntimeError, RuntimePod, RuntimeStatus,
+    RuntimeVersion, SandboxConfig, SandboxStatus,
 };
 use swiftlet_pleg::{Bpf, Mode, Pleg, PlegHandle, PlegOptions};
 
@@ -246,17 +247,42 @@ impl Runtime for ListRuntime {
             .clone();
         Box::pin(async move { Ok(pods) })
     }
-    fn image_present<'a>(
+    fn exec_sync<'a>(
         &'a self,
-        _: &'a str,
-    ) -> BoxFuture<'a, Result<Option<String>, RuntimeError>> {
-        refuse("image_present")
+        _: &'a ContainerId,
+        _: &'a [String],
+        _: Duration,
+    ) -> BoxFuture<'a, Result<ExecOutput, RuntimeError>> {
+        refuse("exec_sync")
+    }
+    fn update_resources<'a>(
+        &'a self,
+        _: &'a ContainerId,
+        _: &'a LinuxResources,
+    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        refuse("update_resources")
+    }
+    fn reopen_log<'a>(&'a self, _: &'a ContainerId) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        refuse("reopen_log")
+    }
+    fn image<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<Image>, RuntimeError>> {
+        refuse("image")
+    }
+    fn list_images(&self) -> BoxFuture<'_, Result<Vec<Image>, RuntimeError>> {
+        refuse("list_images")
     }
     fn pull_image<'a>(
         &'a self,
         _: &'a str,
+        _: Option<&'a ImageAuth>,
         _: &'a SandboxConfig,
     ) -> BoxFuture<'a, Result<String, RuntimeError>> {
         refuse("pull_image")
+    }
+    fn remove_image<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
+        refuse("remove_image")
+    }
+    fn image_filesystem(&self) -> BoxFuture<'_, Result<Option<ImageFilesystem>, RuntimeError>> {
+        refuse("image_filesystem")
     }
 }
