@@ -18,7 +18,8 @@ stack := target/release/swiftlet-stack
 # Folder of `make up`; KUBECONFIG lies in it.
 DIR ?= /var/lib/swiftlet-stack
 
-.PHONY: demo up down test lint fmt build static deps bench bench-pod-start bench-exit bench-burst bench-idle
+.PHONY: demo up down test test-vm lint fmt build static deps deps-test bench bench-pod-start bench-token bench-exit bench-burst \
+  bench-idle bench-isolation
 
 demo: build            ## Build, start everything, run pods, show the timeline, leave nothing.
 	@$(stack) demo --dir $(DIR)-demo
@@ -40,25 +41,38 @@ static: deps
 	  --profile shim --target $$target -p swiftlet-cni --bin swiftlet-cni --no-default-features && \
 	mkdir -p target/static && cp target/$$target/shim/swiftlet-cni target/static/
 
+deps-test:
+	@bash .ci/deps test
+
 deps:                  ## Install the packages and tools that are missing.
 	@bash .ci/deps
 
-test: deps static      ## All tests, as root: containerd, netlink, BPF and kubectl are the real ones.
+test: deps-test static      ## All tests, as root: containerd, netlink, BPF and kubectl are the real ones.
 	@command -v cargo-nextest >/dev/null || cargo install cargo-nextest --locked --quiet
-	@cargo build --workspace --bins
+	@cargo build --workspace --all-targets   # at once: programs and tests then share what they are built from
 	@cargo nextest run --workspace
 	@cargo test --workspace --doc --quiet
+
+# What runs on the other kernel: cgroup v2 alone, Debian's own 6.1.
+vm_suites := cri exits:every_exit crashes:crashes_of_agents
+
+test-vm: deps-test static   ## Some of the tests on Debian's kernel with cgroup v2, in a virtual machine.
+	@cargo build --workspace --all-targets
+	@tests/vm/run $(vm_suites)
 
 lint:                  ## Formatting and lints as the gate wants them.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
+pod-fields:              ## Write docs/POD-FIELDS.md anew from the table that the node decides by.
+	SWIFTLET_WRITE_DOCS=1 cargo test $(quiet) --package swiftlet-tests --test fields
+
 fmt:
 	cargo fmt --all
 
 # Figures of docs/SPECIFICATION.md. Each starts a stack of its own and removes it.
-bench: bench-pod-start bench-burst bench-exit bench-idle
+bench: bench-pod-start bench-token bench-burst bench-exit bench-idle bench-isolation
 
-bench-pod-start bench-burst bench-exit bench-idle: build
+bench-pod-start bench-token bench-burst bench-exit bench-idle bench-isolation: build
 	@cargo build $(quiet) --release --bin swiftlet-bench
 	@bash benches/run $@ $(DIR)-bench

@@ -59,7 +59,7 @@ async fn one(
 ) -> Result<bool> {
     let code = i32::try_from(number % 120)? + 1;
     let script = format!("trap 'exit {code}' USR1; while :; do sleep 3600 & wait; done");
-    pods.create(name, &["sh", "-c", &script]).await?;
+    pods.create(name, &["sh", "-c", &script], false).await?;
     pods.wait(name, |moments| moments.ready).await?;
     let pod = serde_json::to_value(pods.get(name).await?)?;
     let pid = swiftlet_tests::demo::first_process(cgroup_root, &pod).context("find the process")?;

@@ -31,6 +31,10 @@ pub(crate) struct Arguments {
     /// only).
     #[arg(long, value_name = "SOCKET", conflicts_with = "burst")]
     floor: Option<PathBuf>,
+    /// After each pod also measure one with the token of its service account, as pods have by
+    /// default (one after another only).
+    #[arg(long, conflicts_with = "burst")]
+    token: bool,
 }
 
 /// The phases that a client can see.
@@ -75,6 +79,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
         print(&figures.all(), figures.failures, arguments.target.json);
         return Ok(());
     }
+    let mut with_token = Figures::new();
     let mut floor = match &arguments.floor {
         Some(socket) => Some(Floor::new(socket, &arguments.target.image)),
         None => None,
@@ -84,33 +89,56 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
             floor.once(number).await?;
         }
         let name = format!("bench-{number}");
-        if let Err(error) = one(&pods, &name, &mut figures).await {
-            eprintln!("{name}: {error:#}");
-            figures.failures += 1;
+        try_one(&pods, &name, false, &mut figures).await?;
+        if arguments.token {
+            try_one(&pods, &format!("{name}-token"), true, &mut with_token).await?;
         }
-        pods.delete(&name).await?;
     }
+    figures.failures += with_token.failures;
+    let with_token = with_token.ready.named("pod_startup_with_token");
     let mut samples = figures.all().to_vec();
+    samples.extend(arguments.token.then_some(&with_token));
     samples.extend(floor.iter().flat_map(Floor::samples));
     print(&samples, figures.failures, arguments.target.json);
     if let Some(floor) = &floor {
         floor.clean_up().await?;
-        compare(&figures.ready, floor.total());
+        compare(
+            "create -> Ready",
+            &figures.ready,
+            "the three CRI calls'",
+            floor.total(),
+        );
+    }
+    if arguments.token {
+        compare(
+            "create -> Ready with a token",
+            &with_token,
+            "that without",
+            &figures.ready,
+        );
     }
     Ok(())
 }
 
-fn compare(ready: &Samples, floor: &Samples) {
-    let (ours, theirs) = (ready.percentile_ms(50), floor.percentile_ms(50));
+fn compare(what: &str, ours: &Samples, against: &str, theirs: &Samples) {
+    let (ours, theirs) = (ours.percentile_ms(50), theirs.percentile_ms(50));
     println!(
-        "create -> Ready p50 is the three CRI calls' p50 {:+.1} ms ({:.2}x)",
+        "{what}: p50 is {against} p50 {:+.1} ms ({:.2}x)",
         ours - theirs,
         ours / theirs.max(0.001)
     );
 }
 
-async fn one(pods: &Pods, name: &str, figures: &mut Figures) -> Result<()> {
-    let (start, call) = pods.create(name, &["sleep", "3600"]).await?;
+async fn try_one(pods: &Pods, name: &str, token: bool, figures: &mut Figures) -> Result<()> {
+    if let Err(error) = one(pods, name, token, figures).await {
+        eprintln!("{name}: {error:#}");
+        figures.failures += 1;
+    }
+    pods.delete(name).await
+}
+
+async fn one(pods: &Pods, name: &str, token: bool, figures: &mut Figures) -> Result<()> {
+    let (start, call) = pods.create(name, &["sleep", "3600"], token).await?;
     let seen = pods
         .wait(name, |moments| moments.ready.map(|_| *moments))
         .await?;
@@ -133,7 +161,7 @@ async fn burst(pods: &Pods, n: usize, figures: &mut Figures) {
     let start = Instant::now();
     let outcomes = join_all((0..n).map(|number| async move {
         let mut figures = Figures::new();
-        let outcome = one(pods, &format!("bench-{number}"), &mut figures).await;
+        let outcome = one(pods, &format!("bench-{number}"), false, &mut figures).await;
         (figures, outcome)
     }))
     .await;

@@ -64,14 +64,19 @@ impl Pods {
         })
     }
 
-    /// Creates a pod that runs `command`; answers the moment before the call and the call's
-    /// duration.
-    pub(crate) async fn create(&self, name: &str, command: &[&str]) -> Result<(Instant, Duration)> {
+    /// Creates a pod that runs `command`, with a service account's token or without one; answers
+    /// the moment before the call and the call's duration.
+    pub(crate) async fn create(
+        &self,
+        name: &str,
+        command: &[&str],
+        token: bool,
+    ) -> Result<(Instant, Duration)> {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": name, "labels": {"app": "swiftlet-bench"}},
             "spec": {
                 "restartPolicy": "Never",
-                "automountServiceAccountToken": false,
+                "automountServiceAccountToken": token,
                 "terminationGracePeriodSeconds": 0,
                 "containers": [{
                     "name": "main",

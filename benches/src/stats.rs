@@ -19,6 +19,12 @@ impl Samples {
         }
     }
 
+    /// The same samples under another name.
+    pub(crate) fn named(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
+
     pub(crate) fn push(&mut self, sample: Duration) {
         self.micros
             .push(u64::try_from(sample.as_micros()).unwrap_or(u64::MAX));

@@ -125,7 +125,7 @@ impl Process {
     }
 
     fn wait(&self, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + patient(limit);
         loop {
             // A child of ours is gone when it can be reaped: a leader may be a zombie while other
             // threads still hold its files. Of others only /proc tells.
@@ -158,8 +158,15 @@ fn start_time(pid: Pid) -> Option<u64> {
     fields.get(19)?.parse().ok()
 }
 
+/// The limit, as many times as `SWIFTLET_PATIENCE` says: an emulated machine is slow.
+pub fn patient(limit: Duration) -> Duration {
+    let factor = std::env::var("SWIFTLET_PATIENCE").ok();
+    limit * factor.and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
 /// Waits until `ready` answers something, or says what was waited for.
 pub fn wait_for<T>(what: &str, limit: Duration, mut ready: impl FnMut() -> Option<T>) -> Result<T> {
+    let limit = patient(limit);
     let deadline = Instant::now() + limit;
     loop {
         if let Some(value) = ready() {

@@ -97,6 +97,16 @@ pub(crate) fn delete_link(socket: &mut NetlinkSocket, index: u32) -> Result<(), 
     }
 }
 
+/// Lets packets from 127.0.0.1 leave by the bridge: to pods, once their source is rewritten.
+pub(crate) fn route_localnet(name: &str) -> Result<(), NetworkError> {
+    let path = PathBuf::from(format!("/proc/sys/net/ipv4/conf/{name}/route_localnet"));
+    fs::write(&path, "1").map_err(|source| NetworkError::File {
+        action: "write",
+        path,
+        source,
+    })
+}
+
 fn create(socket: &mut NetlinkSocket, spec: &BridgeSpec) -> Result<(u32, Mac), NetworkError> {
     let mac = Mac::random();
     socket.batch(vec![

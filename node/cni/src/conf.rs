@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use ipnet::Ipv4Net;
 
 use crate::error::NetworkError;
+use crate::host_ports::{PortMapping, Protocol};
 use crate::ipam::range::Range;
 use crate::ipam::range_set::RangeSet;
 use crate::netlink::route::Hop;
@@ -16,7 +17,7 @@ use crate::result::Dns;
 
 mod fields;
 
-use fields::{Fields, IpamFields};
+use fields::{Fields, IpamFields, PortFields};
 
 /// Longest name of a network interface (`IFNAMSIZ` without its zero, include/uapi/linux/if.h).
 pub(crate) const INTERFACE_NAME_BYTES_MAX: usize = 15;
@@ -48,6 +49,8 @@ pub struct NetworkConf {
     pub(crate) routes: Vec<Hop>,
     pub(crate) is_default_gateway: bool,
     pub(crate) dns: Dns,
+    /// Ports of the node that lead to the pod.
+    pub(crate) ports: Vec<PortMapping>,
     /// GC: what still lives, as (container id, interface).
     pub(crate) valid_attachments: Vec<(String, String)>,
 }
@@ -74,6 +77,7 @@ impl NetworkConf {
             range_sets: divide(ranges, bridges.len())?,
             routes: routes(&fields.ipam)?,
             dns: dns(&fields)?,
+            ports: ports(&fields.runtime_config.port_mappings)?,
             cni_version: fields.cni_version,
             name: fields.name,
             bridges,
@@ -233,6 +237,34 @@ fn routes(ipam: &IpamFields) -> Result<Vec<Hop>, NetworkError> {
         }
     }
     Ok(routes)
+}
+
+/// A container port without a host port asks for nothing.
+fn ports(all: &[PortFields]) -> Result<Vec<PortMapping>, NetworkError> {
+    let field = "runtimeConfig.portMappings";
+    all.iter()
+        .filter(|one| one.host_port != 0)
+        .map(|one| {
+            let protocol = match one.protocol.to_ascii_lowercase().as_str() {
+                "tcp" | "" => Protocol::Tcp,
+                "udp" => Protocol::Udp,
+                "sctp" => Protocol::Sctp,
+                other => return Err(conf(field, &format!("{other:?} is no protocol"))),
+            };
+            let host_ip = match one.host_ip.as_str() {
+                "" | "0.0.0.0" => None,
+                text => Some(text.parse().map_err(|_| {
+                    conf(field, &format!("hostIP {text:?} is not an IPv4 address"))
+                })?),
+            };
+            Ok(PortMapping {
+                host_port: one.host_port,
+                container_port: one.container_port,
+                protocol,
+                host_ip,
+            })
+        })
+        .collect()
 }
 
 fn dns(fields: &Fields) -> Result<Dns, NetworkError> {

@@ -52,6 +52,7 @@ impl PodNetwork {
             "isGateway": true,
             "ipMasq": true,
             "hairpinMode": true,
+            "capabilities": { "portMappings": true },
             "socket": self.socket,
             "ipam": {
                 "type": "host-local",

@@ -31,6 +31,8 @@ pub mod code {
     pub const BRIDGE_TAKEN: u32 = 101;
     /// No address is left.
     pub const EXHAUSTED: u32 = 102;
+    /// A host port is another container's.
+    pub const HOST_PORT_TAKEN: u32 = 105;
     /// The container's interface has an address already.
     pub const ALREADY_ATTACHED: u32 = 103;
     /// CHECK found a difference.
@@ -104,6 +106,14 @@ pub enum NetworkError {
         /// Its address.
         address: Ipv4Addr,
     },
+    /// A host port is another container's.
+    #[error("host port {port} is in use by container {container_id}")]
+    HostPortTaken {
+        /// Address, port and protocol.
+        port: String,
+        /// Who has it.
+        container_id: String,
+    },
     /// A file of the address store, or a sysctl.
     #[error("cannot {action} {path}")]
     File {
@@ -175,6 +185,7 @@ impl NetworkError {
             Self::BridgeTaken { .. } | Self::NotABridge(_) => code::BRIDGE_TAKEN,
             Self::Exhausted(_) => code::EXHAUSTED,
             Self::AlreadyAttached { .. } => code::ALREADY_ATTACHED,
+            Self::HostPortTaken { .. } => code::HOST_PORT_TAKEN,
             Self::File { .. } | Self::Listen { .. } => code::IO,
             Self::Check { .. } => code::CHECK_FAILED,
             Self::Deadline { .. } => code::TRY_AGAIN_LATER,

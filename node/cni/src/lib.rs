@@ -6,7 +6,7 @@
 //!                                                                                │ Request
 //!    conf.rs  what is wanted          network.rs  Reserved → Linked → Addressed → Routed
 //!    ipam.rs  which address           bridge.rs, network/phases.rs  through netlink.rs
-//!    masquerade.rs  nftables          result.rs  what containerd is told
+//!    masquerade.rs, host_ports.rs  nftables   result.rs  what containerd is told
 //! ```
 //!
 //! Everything here blocks, on threads of its own: the kernel does a netlink request inside `send`
@@ -27,6 +27,8 @@ pub mod conf;
 pub mod conflist;
 #[cfg(feature = "server")]
 pub mod error;
+#[cfg(feature = "server")]
+mod host_ports;
 #[cfg(feature = "server")]
 pub mod ipam;
 #[cfg(feature = "server")]

@@ -1,9 +1,9 @@
 //! Pod networks: what each request does.
 //!
 //! ```text
-//! ADD    reserve ─▶ Reserved ─link─▶ Linked ─address─▶ Addressed ─route─▶ Routed ─▶ result
-//!                       └───────────────┴── undo ──────────┘
-//! DEL    free the address; the veth pair goes with the pod's namespace
+//! ADD    reserve ─▶ Reserved ─link─▶ Linked ─address─▶ Addressed ─route─▶ Routed ─▶ ports ─▶ result
+//!                       └───────────────┴── undo ──────────┴────────────────┘
+//! DEL    close the host ports, free the address; the veth pair goes with the pod's namespace
 //! CHECK  the lease, and the interface, address and routes in the pod
 //! GC     free what no valid attachment holds
 //! ```
@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ipnet::Ipv4Net;
@@ -23,6 +23,7 @@ use swiftlet_sys::netns;
 use crate::bridge::{self, Bridge, BridgeSpec};
 use crate::conf::NetworkConf;
 use crate::error::NetworkError;
+use crate::host_ports::{self, HostPorts};
 use crate::ipam::allocator::Holder;
 use crate::ipam::range_set::RangeSet;
 use crate::ipam::{Pool, Retain};
@@ -67,12 +68,14 @@ pub(crate) struct Network {
     pools: Mutex<HashMap<PathBuf, OpenPool>>,
     bridges: Mutex<HashMap<String, (BridgeSpec, Bridge)>>,
     masquerade: Mutex<Masquerade>,
+    host_ports: Mutex<HostPorts>,
 }
 
 impl Network {
     pub(crate) fn new(options: NetworkOptions) -> Self {
         Self {
             masquerade: Mutex::new(Masquerade::new(&options.nft_table)),
+            host_ports: Mutex::new(HostPorts::new(&options.nft_table)),
             options,
             pools: Mutex::default(),
             bridges: Mutex::default(),
@@ -95,7 +98,13 @@ impl Network {
         match request {
             Request::Add(attachment) => self.add(host, attachment, &conf, deadline),
             Request::Del(attachment) => {
-                self.pool(&conf)?.release(&attachment.holder)?;
+                // The ports first: the address may be another pod's a moment later.
+                let ports = self
+                    .host_ports(&conf)?
+                    .remove(&attachment.holder.container_id);
+                let address = self.pool(&conf)?.release(&attachment.holder).map(drop);
+                let errors = [ports, address].into_iter().filter_map(Result::err);
+                NetworkError::collected(errors.collect())?;
                 Ok(Vec::new())
             }
             Request::Check(attachment) => self.check(attachment, &conf),
@@ -116,12 +125,15 @@ impl Network {
         for pool in pools {
             freed += pool.retain(wanted, Retain::AdoptedOnly)?;
         }
+        self.lock_host_ports().retain(live)?;
         Ok(freed)
     }
 
     /// Opens a network's addresses, so that [`Self::reconcile`] sees them.
     pub(crate) fn open(&self, conf: &[u8]) -> Result<(), NetworkError> {
-        self.pool(&NetworkConf::parse(conf)?).map(drop)
+        let conf = NetworkConf::parse(conf)?;
+        drop(self.host_ports(&conf)?);
+        self.pool(&conf).map(drop)
     }
 
     /// Removes bridges, rules and unused address files. Runs in the host's namespace.
@@ -142,6 +154,7 @@ impl Network {
             errors.extend(bridge::delete(&mut socket, &name).err());
         }
         errors.extend(masquerade::remove(&self.options.nft_table).err());
+        errors.extend(host_ports::delete(&self.options.nft_table).err());
         let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         for open in pools.values() {
             errors.extend(open.pool.remove_if_unused().err());
@@ -168,7 +181,7 @@ impl Network {
         };
         let linked = Reserved::new(host, &pool, shard)?.link()?;
         let addressed = linked.within(deadline)?.address()?;
-        let routed = addressed.within(deadline)?.route()?;
+        let routed = addressed.within(deadline)?.route()?.open_ports()?;
         let result = AddResult::new(&conf.cni_version, &routed.attached());
         self.tell(attachment, routed.address(), deadline);
         serde_json::to_vec(&result).map_err(NetworkError::Decode)
@@ -209,13 +222,22 @@ impl Network {
         }
     }
 
+    /// The host ports, with what an earlier process wrote down.
+    fn host_ports(&self, conf: &NetworkConf) -> Result<MutexGuard<'_, HostPorts>, NetworkError> {
+        let mut host_ports = self.lock_host_ports();
+        host_ports.open(&data_dir(conf), &conf.subnets)?;
+        Ok(host_ports)
+    }
+
+    fn lock_host_ports(&self) -> MutexGuard<'_, HostPorts> {
+        self.host_ports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The addresses of the conf's network, opened at the first request and when ranges change.
     fn pool(&self, conf: &NetworkConf) -> Result<Arc<Pool>, NetworkError> {
-        let parent = conf
-            .data_dir
-            .clone()
-            .unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR));
-        let dir = parent.join(&conf.name);
+        let dir = data_dir(conf).join(&conf.name);
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         match pools.entry(dir) {
             Entry::Occupied(open) if open.get().sets == conf.range_sets => {
@@ -292,6 +314,11 @@ impl Deadline {
             limit_ms: self.limit.as_millis(),
         })
     }
+}
+
+fn data_dir(conf: &NetworkConf) -> PathBuf {
+    let written = conf.data_dir.clone();
+    written.unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR))
 }
 
 fn bridge_spec(conf: &NetworkConf, shard: usize) -> BridgeSpec {

@@ -59,7 +59,7 @@ pub fn start(options: NetworkOptions) -> Result<NetworkHandle, NetworkError> {
         .map(Arc::new);
     let network = Arc::new(Network::new(options));
     if let Some(conf) = &network.options().conf {
-        network.open(conf)?;
+        in_host(host_netns.as_deref(), || network.open(conf))?;
     }
     let path = &network.options().socket;
     let listener = Arc::new(listen(path).map_err(listen_error(path))?);
@@ -84,16 +84,13 @@ impl NetworkHandle {
     /// Frees addresses that an earlier process reserved for sandboxes that are not in `live`, and
     /// says how many. Addresses reserved since the start are safe, however old the list is.
     pub fn reconcile(&self, live: &[&str]) -> Result<usize, NetworkError> {
-        self.network.reconcile(live)
+        in_host(self.host_netns.as_deref(), || self.network.reconcile(live))
     }
 
     /// Removes the bridges that this program made, its nftables table and, if no address is held,
     /// the address files; then ends.
     pub fn teardown(self) -> Result<(), NetworkError> {
-        match &self.host_netns {
-            Some(netns) => netns::run_in(netns.as_fd(), || self.network.teardown())?,
-            None => self.network.teardown(),
-        }
+        in_host(self.host_netns.as_deref(), || self.network.teardown())
     }
 
     /// Finishes the requests that are being worked on, and ends. Blocks for as long as they take,
@@ -167,6 +164,17 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 fn listen_error(path: &Path) -> impl FnOnce(io::Error) -> NetworkError {
     let path = path.to_path_buf();
     move |source| NetworkError::Listen { path, source }
+}
+
+/// Works in the host's namespace, for a moment.
+fn in_host<T: Send>(
+    host_netns: Option<&OwnedFd>,
+    work: impl FnOnce() -> Result<T, NetworkError> + Send,
+) -> Result<T, NetworkError> {
+    match host_netns {
+        Some(netns) => netns::run_in(netns.as_fd(), work)?,
+        None => work(),
+    }
 }
 
 /// Moves the worker's thread into the host's namespace, where it stays.

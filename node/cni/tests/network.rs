@@ -14,6 +14,8 @@ mod cycles;
 mod detach;
 #[path = "network/node.rs"]
 mod node;
+#[path = "network/ports.rs"]
+mod ports;
 #[path = "network/reference.rs"]
 mod reference;
 #[path = "network/shim.rs"]

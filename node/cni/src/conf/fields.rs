@@ -46,13 +46,36 @@ pub(super) struct Fields {
     #[serde(default)]
     pub(super) dns: Dns,
     #[serde(default)]
-    runtime_config: BTreeMap<String, Value>,
+    pub(super) runtime_config: RuntimeFields,
     #[serde(default)]
     args: Value,
     #[serde(default, rename = "cni.dev/valid-attachments")]
     pub(super) valid_attachments: Vec<Attachment>,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
+}
+
+/// `runtimeConfig`: what the runtime adds for one pod.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RuntimeFields {
+    /// Of the capability `portMappings`.
+    #[serde(default)]
+    pub(super) port_mappings: Vec<PortFields>,
+    #[serde(flatten)]
+    rest: BTreeMap<String, Value>,
+}
+
+/// One entry of `runtimeConfig.portMappings`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PortFields {
+    pub(super) host_port: u16,
+    pub(super) container_port: u16,
+    #[serde(default)]
+    pub(super) protocol: String,
+    #[serde(default, rename = "hostIP")]
+    pub(super) host_ip: String,
 }
 
 /// `ipam`.
@@ -113,7 +136,7 @@ impl Fields {
         }
         refuse_rest("", &self.rest)?;
         refuse_rest("ipam.", &self.ipam.rest)?;
-        refuse_rest("runtimeConfig.", &self.runtime_config)?;
+        refuse_rest("runtimeConfig.", &self.runtime_config.rest)?;
         match self.args.pointer("/cni/ips") {
             Some(ips) if asks_for_something(ips) => Err(refused("args.cni.ips", NOT_SERVED)),
             _ => Ok(()),

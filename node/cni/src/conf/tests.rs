@@ -41,13 +41,29 @@ fn the_ordinary_fields_are_read() {
 
 #[test]
 fn every_field_that_is_not_served_is_refused_with_code_7_and_its_name() {
-    let mappings = json!({ "portMappings": [{ "hostPort": 80 }] });
+    let port = |protocol: &str, ip: &str| {
+        let port =
+            json!({ "hostPort": 80, "containerPort": 80, "protocol": protocol, "hostIP": ip });
+        json!({ "portMappings": [port] })
+    };
     let refused = [
         (with("", "vlan", json!(5)), "vlan"),
         (with("", "forceAddress", json!(true)), "forceAddress"),
         (
-            with("", "runtimeConfig", mappings),
+            with("", "runtimeConfig", port("icmp", "")),
             "runtimeConfig.portMappings",
+        ),
+        (
+            with("", "runtimeConfig", port("tcp", "::1")),
+            "runtimeConfig.portMappings",
+        ),
+        (
+            with(
+                "",
+                "runtimeConfig",
+                json!({ "bandwidth": { "ingressRate": 1 } }),
+            ),
+            "runtimeConfig.bandwidth",
         ),
         (
             with("", "args", json!({ "cni": { "ips": ["10.88.0.9"] } })),

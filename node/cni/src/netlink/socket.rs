@@ -28,6 +28,7 @@ pub(crate) struct Request {
 }
 
 /// A netlink socket of one protocol, bound for good to the namespace in which it was opened.
+#[derive(Debug)]
 pub(crate) struct NetlinkSocket {
     fd: OwnedFd,
     sequence: u32,
@@ -140,6 +141,29 @@ impl NetlinkSocket {
                         return Err(NetworkError::Kernel { step, source });
                     }
                     _ => found.extend(parse(reply.whole)),
+                }
+            }
+        }
+    }
+
+    /// Asks for all objects of a kind by a message that was built elsewhere; `each` gets what
+    /// follows the header of each answer.
+    pub(crate) fn dump_raw(
+        &mut self,
+        step: &'static str,
+        bytes: &[u8],
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), NetworkError> {
+        self.send(bytes, step)?;
+        loop {
+            let length = self.receive(step)?;
+            for reply in replies(&self.received[..length]) {
+                match (reply.kind, refusal(&reply)) {
+                    (NLMSG_DONE, _) => return Ok(()),
+                    (NLMSG_ERROR, Some(source)) => {
+                        return Err(NetworkError::Kernel { step, source });
+                    }
+                    _ => each(reply.body),
                 }
             }
         }

@@ -248,6 +248,35 @@ impl<'a> Addressed<'a> {
 }
 
 impl Routed<'_> {
+    /// Opens the pod's host ports, if it has any.
+    pub(super) fn open_ports(self) -> Result<Self, NetworkError> {
+        match self.try_open_ports() {
+            Ok(()) => Ok(self),
+            Err(error) => Err(error.after_undo(self.linked.undo())),
+        }
+    }
+
+    fn try_open_ports(&self) -> Result<(), NetworkError> {
+        let Host {
+            network,
+            conf,
+            attachment,
+            ..
+        } = &self.linked.reserved.host;
+        if conf.ports.is_empty() {
+            return Ok(());
+        }
+        // Without this a packet from 127.0.0.1 never leaves to a pod.
+        bridge::route_localnet(&conf.bridges[self.linked.reserved.lease.shard])?;
+        let id = &attachment.holder.container_id;
+        let mut host_ports = network.host_ports(conf)?;
+        let opened = host_ports.add(id, self.address(), &conf.ports);
+        if opened.is_err() {
+            host_ports.remove(id)?;
+        }
+        opened
+    }
+
     /// What was done, for the result.
     pub(super) fn attached(&self) -> Attached<'_> {
         let Linked { reserved, link } = &self.linked;

@@ -1,0 +1,65 @@
+//! The host ports of each sandbox as a file: `<dataDir>/hostports/<container id>`, in JSON.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use super::Ports;
+use crate::error::NetworkError;
+
+/// A file that is being written; no container id begins like this.
+const NEW: &str = ".new";
+
+pub(super) fn load(folder: &Path) -> Result<BTreeMap<String, Ports>, NetworkError> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) => return Err(file_error("read", folder)(error)),
+    };
+    let mut found = BTreeMap::new();
+    for entry in entries {
+        let entry = entry.map_err(file_error("read", folder))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name == NEW {
+            continue;
+        }
+        let path = entry.path();
+        let text = fs::read(&path).map_err(file_error("read", &path))?;
+        match serde_json::from_slice(&text) {
+            Ok(ports) => {
+                found.insert(name, ports);
+            }
+            // Only a disk that lies makes such a file: its pod loses its ports, not the node.
+            Err(error) => tracing::warn!(path = %path.display(), %error, "no host ports"),
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn save(folder: &Path, container_id: &str, ports: &Ports) -> Result<(), NetworkError> {
+    fs::create_dir_all(folder).map_err(file_error("create", folder))?;
+    let (new, path) = (folder.join(NEW), folder.join(container_id));
+    let text = serde_json::to_vec(ports).map_err(NetworkError::Decode)?;
+    fs::write(&new, text).map_err(file_error("write", &new))?;
+    fs::rename(&new, &path).map_err(file_error("write", &path))
+}
+
+pub(super) fn remove(folder: &Path, container_id: &str) -> Result<(), NetworkError> {
+    let path = folder.join(container_id);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(file_error("remove", &path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> NetworkError {
+    let path = path.to_path_buf();
+    move |source| NetworkError::File {
+        action,
+        path,
+        source,
+    }
+}

@@ -1,0 +1,163 @@
+//! Tables, chains, rules, maps and their elements.
+
+use super::attribute::{data, nested, number, text};
+
+/// `NFTA_LIST_ELEM`: one of several.
+pub(super) const LIST_ELEMENT: u16 = 1;
+
+/// Where a base chain sees packets (`enum nf_inet_hooks`), and when among others
+/// (`enum nf_ip_hook_priorities`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Hook {
+    /// Packets that come in; destinations are rewritten here.
+    Prerouting,
+    /// Packets of this machine; destinations are rewritten here.
+    Output,
+    /// Packets that leave; sources are rewritten here.
+    Postrouting,
+}
+
+impl Hook {
+    fn number_and_priority(self) -> (u32, i32) {
+        const NF_IP_PRI_NAT_DST: i32 = -100;
+        const NF_IP_PRI_NAT_SRC: i32 = 100;
+        match self {
+            Self::Prerouting => (0, NF_IP_PRI_NAT_DST),
+            Self::Output => (3, NF_IP_PRI_NAT_DST),
+            Self::Postrouting => (4, NF_IP_PRI_NAT_SRC),
+        }
+    }
+}
+
+/// A chain; without a hook it is only jumped to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) hook: Option<Hook>,
+}
+
+impl Chain<'_> {
+    /// `chain <name> { type nat hook <hook> priority <…>; policy accept; }`
+    pub(super) fn body(self, table: &str) -> Vec<u8> {
+        const NFTA_CHAIN_TABLE: u16 = 1;
+        const NFTA_CHAIN_NAME: u16 = 3;
+        const NFTA_CHAIN_HOOK: u16 = 4;
+        const NFTA_CHAIN_TYPE: u16 = 7;
+        const NFTA_HOOK_HOOKNUM: u16 = 1;
+        const NFTA_HOOK_PRIORITY: u16 = 2;
+        let mut body = [
+            text(NFTA_CHAIN_TABLE, table),
+            text(NFTA_CHAIN_NAME, self.name),
+        ]
+        .concat();
+        if let Some(hook) = self.hook {
+            let (hook, priority) = hook.number_and_priority();
+            let hook = [
+                number(NFTA_HOOK_HOOKNUM, hook),
+                number(NFTA_HOOK_PRIORITY, priority.cast_unsigned()),
+            ]
+            .concat();
+            body.extend(nested(NFTA_CHAIN_HOOK, &hook));
+            body.extend(text(NFTA_CHAIN_TYPE, "nat"));
+        }
+        body
+    }
+}
+
+/// The type of one part of a key or value, as `nft` shows it (`enum datatypes` of nftables'
+/// include/datatype.h). Each takes four bytes in a concatenation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Ipv4Address,
+    Protocol,
+    Port,
+}
+
+impl Part {
+    fn number(self) -> u32 {
+        match self {
+            Self::Ipv4Address => 7,
+            Self::Protocol => 12,
+            Self::Port => 13,
+        }
+    }
+}
+
+/// A map from concatenated parts to concatenated parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Map<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) key: &'a [Part],
+    pub(crate) value: &'a [Part],
+}
+
+impl Map<'_> {
+    pub(super) fn body(self, table: &str, id: u32) -> Vec<u8> {
+        const NFTA_SET_TABLE: u16 = 1;
+        const NFTA_SET_NAME: u16 = 2;
+        const NFTA_SET_FLAGS: u16 = 3;
+        const NFTA_SET_KEY_TYPE: u16 = 4;
+        const NFTA_SET_KEY_LEN: u16 = 5;
+        const NFTA_SET_DATA_TYPE: u16 = 6;
+        const NFTA_SET_DATA_LEN: u16 = 7;
+        const NFTA_SET_ID: u16 = 10;
+        const NFT_SET_MAP: u32 = 0x8;
+        [
+            text(NFTA_SET_TABLE, table),
+            text(NFTA_SET_NAME, self.name),
+            number(NFTA_SET_FLAGS, NFT_SET_MAP),
+            number(NFTA_SET_KEY_TYPE, concatenated(self.key)),
+            number(NFTA_SET_KEY_LEN, length_bytes(self.key)),
+            number(NFTA_SET_DATA_TYPE, concatenated(self.value)),
+            number(NFTA_SET_DATA_LEN, length_bytes(self.value)),
+            number(NFTA_SET_ID, id),
+        ]
+        .concat()
+    }
+}
+
+/// Six bits a part (`TYPE_BITS` of nftables).
+fn concatenated(parts: &[Part]) -> u32 {
+    parts.iter().fold(0, |all, part| all << 6 | part.number())
+}
+
+fn length_bytes(parts: &[Part]) -> u32 {
+    u32::try_from(4 * parts.len()).unwrap_or(u32::MAX)
+}
+
+pub(super) fn table_name(table: &str) -> Vec<u8> {
+    const NFTA_TABLE_NAME: u16 = 1;
+    text(NFTA_TABLE_NAME, table)
+}
+
+pub(super) fn rule(table: &str, chain: &str, expressions: &[u8]) -> Vec<u8> {
+    const NFTA_RULE_TABLE: u16 = 1;
+    const NFTA_RULE_CHAIN: u16 = 2;
+    const NFTA_RULE_EXPRESSIONS: u16 = 4;
+    [
+        text(NFTA_RULE_TABLE, table),
+        text(NFTA_RULE_CHAIN, chain),
+        nested(NFTA_RULE_EXPRESSIONS, expressions),
+    ]
+    .concat()
+}
+
+pub(super) fn element(table: &str, map: &str, key: &[u8], value: Option<&[u8]>) -> Vec<u8> {
+    const NFTA_SET_ELEM_LIST_TABLE: u16 = 1;
+    const NFTA_SET_ELEM_LIST_SET: u16 = 2;
+    const NFTA_SET_ELEM_LIST_ELEMENTS: u16 = 3;
+    const NFTA_SET_ELEM_KEY: u16 = 1;
+    const NFTA_SET_ELEM_DATA: u16 = 2;
+    let mut one = data(NFTA_SET_ELEM_KEY, key);
+    one.extend(
+        value
+            .iter()
+            .flat_map(|value| data(NFTA_SET_ELEM_DATA, value)),
+    );
+    [
+        text(NFTA_SET_ELEM_LIST_TABLE, table),
+        text(NFTA_SET_ELEM_LIST_SET, map),
+        nested(NFTA_SET_ELEM_LIST_ELEMENTS, &nested(LIST_ELEMENT, &one)),
+    ]
+    .concat()
+}
