@@ -109,7 +109,7 @@ impl HostPorts {
             table::add(&mut transaction, &ports);
             match transaction.commit(&mut socket, STEP)? {
                 None => {}
-                // Written before, by a call whose answer was lost: the table shall be as we know it.
+                // Written before, by a call whose answer was lost: make the table as we know it.
                 Some(_) => self.write_all(&mut socket)?,
             }
         } else {
@@ -137,6 +137,11 @@ impl HostPorts {
             Some(folder) => files::remove(folder, container_id),
             None => Ok(()),
         }
+    }
+
+    /// The sandboxes that have ports.
+    pub(crate) fn containers(&self) -> Vec<String> {
+        self.ports.keys().cloned().collect()
     }
 
     /// Takes back the ports from before the start of sandboxes that are not alive.

@@ -139,6 +139,15 @@ impl Pool {
         Ok(count)
     }
 
+    /// The containers that hold an address.
+    pub(crate) fn containers(&self) -> Vec<String> {
+        let state = self.state();
+        let held = state.shards.iter().flat_map(Allocator::holders);
+        let held = held.map(|(_, holder, _)| holder);
+        let all = held.chain(state.strangers.values());
+        all.map(|holder| holder.container_id.clone()).collect()
+    }
+
     /// Keeps an address that something else uses (an adopted bridge) from ever being handed out.
     pub(crate) fn exclude(&self, address: Ipv4Addr) {
         for shard in &mut self.state().shards {

@@ -1,8 +1,8 @@
 //! Pod networks: what each request does.
 //!
 //! ```text
-//! ADD    reserve ─▶ Reserved ─link─▶ Linked ─address─▶ Addressed ─route─▶ Routed ─▶ ports ─▶ result
-//!                       └───────────────┴── undo ──────────┴────────────────┘
+//! ADD    reserve ─▶ Reserved ─link─▶ Linked ─address─▶ Addressed ─route─▶ Routed ─ports─▶ result
+//!                       └──────────────┴───── undo ───────┴───────────────┘
 //! DEL    close the host ports, free the address; the veth pair goes with the pod's namespace
 //! CHECK  the lease, and the interface, address and routes in the pod
 //! GC     free what no valid attachment holds
@@ -11,8 +11,8 @@
 //! DEL never deletes a link: that takes 40 ms under the kernel's one lock for links, while every
 //! other pod waits. Closing the namespace does the same in the background.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -69,6 +69,8 @@ pub(crate) struct Network {
     bridges: Mutex<HashMap<String, (BridgeSpec, Bridge)>>,
     masquerade: Mutex<Masquerade>,
     host_ports: Mutex<HostPorts>,
+    /// Sandboxes that the runtime did not know at the last sweep.
+    suspects: Mutex<HashSet<String>>,
 }
 
 impl Network {
@@ -79,6 +81,7 @@ impl Network {
             options,
             pools: Mutex::default(),
             bridges: Mutex::default(),
+            suspects: Mutex::default(),
         }
     }
 
@@ -114,15 +117,31 @@ impl Network {
         }
     }
 
+    /// Frees what belongs to sandboxes that are not alive and were not at the sweep before: one that
+    /// is just being made is not in the runtime's list yet. Says of how many sandboxes.
+    pub(crate) fn sweep(&self, live: &[&str]) -> Result<usize, NetworkError> {
+        let pools = self.open_pools();
+        let mut missing: HashSet<_> = pools.iter().flat_map(|pool| pool.containers()).collect();
+        missing.extend(self.lock_host_ports().containers());
+        missing.retain(|id| !live.contains(&id.as_str()));
+        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+        let dead: HashSet<_> = missing.intersection(&suspects).cloned().collect();
+        *suspects = missing.difference(&dead).cloned().collect();
+        drop(suspects);
+        let ports = dead.iter().map(|id| self.lock_host_ports().remove(id));
+        let mut errors: Vec<_> = ports.filter_map(Result::err).collect();
+        let wanted = |holder: &Holder| !dead.contains(&holder.container_id);
+        for pool in pools.iter().filter(|_| !dead.is_empty()) {
+            errors.extend(pool.retain(wanted, Retain::All).err());
+        }
+        NetworkError::collected(errors).map(|()| dead.len())
+    }
+
     /// Frees addresses from before the start whose sandbox is not alive, and says how many.
     pub(crate) fn reconcile(&self, live: &[&str]) -> Result<usize, NetworkError> {
         let wanted = |holder: &Holder| live.contains(&holder.container_id.as_str());
-        let pools: Vec<_> = {
-            let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-            pools.values().map(|open| Arc::clone(&open.pool)).collect()
-        };
         let mut freed = 0;
-        for pool in pools {
+        for pool in self.open_pools() {
             freed += pool.retain(wanted, Retain::AdoptedOnly)?;
         }
         self.lock_host_ports().retain(live)?;
@@ -220,6 +239,11 @@ impl Network {
                 duration,
             });
         }
+    }
+
+    fn open_pools(&self) -> Vec<Arc<Pool>> {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.values().map(|open| Arc::clone(&open.pool)).collect()
     }
 
     /// The host ports, with what an earlier process wrote down.

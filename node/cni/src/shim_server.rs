@@ -46,6 +46,21 @@ pub struct NetworkHandle {
     workers: Vec<JoinHandle<()>>,
 }
 
+/// Looks for leftovers of sandboxes that the runtime never heard of, or that it lost.
+#[derive(Clone, Debug)]
+pub struct Sweeper {
+    network: Arc<Network>,
+    host_netns: Option<Arc<OwnedFd>>,
+}
+
+impl Sweeper {
+    /// Frees what belongs to sandboxes that are missing in `live` for the second time in a row, and
+    /// says of how many. For a period far longer than a sandbox takes to be made.
+    pub fn sweep(&self, live: &[&str]) -> Result<usize, NetworkError> {
+        in_host(self.host_netns.as_deref(), || self.network.sweep(live))
+    }
+}
+
 /// Starts to serve requests of the shim.
 ///
 /// # Errors
@@ -85,6 +100,14 @@ impl NetworkHandle {
     /// says how many. Addresses reserved since the start are safe, however old the list is.
     pub fn reconcile(&self, live: &[&str]) -> Result<usize, NetworkError> {
         in_host(self.host_netns.as_deref(), || self.network.reconcile(live))
+    }
+
+    /// Who looks for leftovers from time to time.
+    pub fn sweeper(&self) -> Sweeper {
+        Sweeper {
+            network: Arc::clone(&self.network),
+            host_netns: self.host_netns.clone(),
+        }
     }
 
     /// Removes the bridges that this program made, its nftables table and, if no address is held,

@@ -200,3 +200,26 @@ fn host_ports_survive_a_restart_and_a_flush_and_dead_sandboxes_lose_theirs() {
             .contains("swiftlet")
     );
 }
+
+#[test]
+fn what_the_runtime_never_heard_of_is_freed_at_the_second_sweep() {
+    let node = Node::new();
+    let port = json!([{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]);
+    let (known, lost) = (Namespace::new(), Namespace::new());
+    node.add("known", &known).unwrap();
+    add(&node, "lost", &lost, port.clone()).unwrap();
+    let sweep = || {
+        node.handle
+            .as_ref()
+            .unwrap()
+            .sweeper()
+            .sweep(&["known"])
+            .unwrap()
+    };
+    assert_eq!(sweep(), 0, "it may be in the making");
+    assert_eq!(node.reserved().len(), 2);
+    assert_eq!(sweep(), 1);
+    assert_eq!(node.reserved(), ["10.88.0.2"]);
+    assert_eq!(sweep(), 0);
+    add(&node, "next", &Namespace::new(), port).unwrap();
+}
