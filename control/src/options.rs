@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use swiftlet_api::ServiceRange;
 
 /// swiftlet-control is a Kubernetes control plane: API server, store, controllers and scheduler.
 #[derive(Debug, Parser)]
@@ -66,6 +67,9 @@ pub(crate) struct ControlOptions {
     /// More names and addresses for the serving certificate.
     #[arg(long, global = true)]
     pub(crate) tls_san: Vec<String>,
+    /// Addresses that Services get. No traffic is routed to them here.
+    #[arg(long, global = true, default_value_t = ServiceRange::default())]
+    pub(crate) service_cluster_ip_range: ServiceRange,
     /// When a write is acknowledged.
     #[arg(long, global = true, value_enum, default_value_t = DurabilityChoice::Journal)]
     pub(crate) durability: DurabilityChoice,

@@ -29,18 +29,24 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// Runs the control plane.
 pub(crate) async fn run(options: &ControlOptions) -> Result<()> {
     let store = open_store(options).await?;
-    let api = ApiServer::new(store.clone(), ApiOptions::default());
+    let pki = Pki::open(&options.data_dir)
+        .with_context(|| format!("no authority in {}", options.data_dir.display()))?;
+    let api = ApiServer::new(store.clone(), api_options(options, &pki)?);
     api.bootstrap()
         .await
         .context("cannot create the first namespaces")?;
     let shutdown = CancellationToken::new();
-    let server = bind(options, &api, shutdown.clone()).await?;
+    let server = bind(options, &pki, &api, shutdown.clone()).await?;
     let mut tasks = JoinSet::new();
     let scheduler = internal(&api, "system:kube-scheduler");
     let scheduler = swiftlet_scheduler::run(scheduler, shutdown.clone());
     tasks.spawn(named("scheduler", scheduler));
     let controllers = internal(&api, "system:kube-controller-manager");
-    let controllers = swiftlet_controllers::run(controllers, shutdown.clone());
+    let controller_options = swiftlet_controllers::Options {
+        root_ca_pem: pki.ca_pem().to_owned(),
+        ..swiftlet_controllers::Options::default()
+    };
+    let controllers = swiftlet_controllers::run(controllers, controller_options, shutdown.clone());
     tasks.spawn(named("controllers", controllers));
     if timeline::is_wanted() {
         let watch = timeline::run(internal(&api, "system:swiftlet-timeline"));
@@ -99,16 +105,26 @@ async fn open_store(options: &ControlOptions) -> Result<Store> {
     Ok(store)
 }
 
+fn api_options(options: &ControlOptions, pki: &Pki) -> Result<ApiOptions> {
+    Ok(ApiOptions {
+        signing_key: Some(pki.service_account_key()?),
+        service_account_admission: true,
+        service_range: options.service_cluster_ip_range,
+        server_port: options.listen.port(),
+        ..ApiOptions::default()
+    })
+}
+
 /// Listens, with the link mounted, and writes the admin's kubeconfig.
 async fn bind(
     options: &ControlOptions,
+    pki: &Pki,
     api: &ApiServer,
     shutdown: CancellationToken,
 ) -> Result<Server> {
-    let pki = Pki::open(&options.data_dir)
-        .with_context(|| format!("no authority in {}", options.data_dir.display()))?;
     let mut names = options.tls_san.clone();
     names.push(options.listen.ip().to_string());
+    names.push(options.service_cluster_ip_range.first().to_string());
     let server = ServerOptions {
         address: options.listen,
         identity: pki.serving(&names)?,
@@ -132,6 +148,7 @@ fn internal(api: &ApiServer, name: &str) -> Arc<dyn Api> {
     api.local(UserInfo {
         name: name.to_owned(),
         groups,
+        ..UserInfo::default()
     })
 }
 

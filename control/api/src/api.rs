@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use swiftlet_client::api::{Api, ApiError, UserInfo, resources};
 use swiftlet_store::{Durability, Entry, Expect, Op, Snapshot, Store, Template, WriteError};
+use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use crate::encode;
@@ -14,12 +15,22 @@ use crate::local::Local;
 use crate::pages::Pages;
 use crate::registry::Resource;
 use crate::route::Target;
+use crate::service_ip::{self, ServiceRange};
+use crate::token::SigningKey;
 
 /// Settings of the API server.
 #[derive(Clone, Debug)]
 pub struct ApiOptions {
     /// How often a quiet watch is told how far it has come.
     pub bookmark_interval: Duration,
+    /// Signs service account tokens; without one there are none.
+    pub signing_key: Option<SigningKey>,
+    /// Whether pods need an account that exists, and get its token mounted.
+    pub service_account_admission: bool,
+    /// Addresses of Services.
+    pub service_range: ServiceRange,
+    /// The port on which this server listens, which its own Service names.
+    pub server_port: u16,
 }
 
 impl Default for ApiOptions {
@@ -27,6 +38,10 @@ impl Default for ApiOptions {
         // Kubernetes' watch cache sends one about every minute.
         Self {
             bookmark_interval: Duration::from_mins(1),
+            signing_key: None,
+            service_account_admission: false,
+            service_range: ServiceRange::default(),
+            server_port: 6443,
         }
     }
 }
@@ -42,6 +57,8 @@ struct Inner {
     options: ApiOptions,
     pages: Pages,
     shutdown: CancellationToken,
+    /// Held by writers of Services from the look at what is taken to the store's answer.
+    allocation: Mutex<()>,
 }
 
 /// Why a write to the store did not happen.
@@ -61,6 +78,7 @@ impl ApiServer {
             options,
             pages: Pages::default(),
             shutdown: CancellationToken::new(),
+            allocation: Mutex::new(()),
         };
         Self {
             inner: Arc::new(inner),
@@ -84,6 +102,19 @@ impl ApiServer {
 
     pub(crate) fn options(&self) -> &ApiOptions {
         &self.inner.options
+    }
+
+    pub(crate) fn signing_key(&self) -> Option<&SigningKey> {
+        self.inner.options.signing_key.as_ref()
+    }
+
+    /// Waits until nobody else gives out what a target's writes need. `None`: they need nothing.
+    pub(crate) async fn allocation(&self, target: &Target) -> Option<MutexGuard<'_, ()>> {
+        if service_ip::is_concerned(target) {
+            Some(self.inner.allocation.lock().await)
+        } else {
+            None
+        }
     }
 
     pub(crate) fn store(&self) -> &Store {

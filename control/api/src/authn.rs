@@ -1,5 +1,7 @@
-//! Who makes a request: the name in the client's certificate.
+//! Who makes a request: the name in the client's certificate, or in a service account's token.
 
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use rustls::pki_types::CertificateDer;
 use swiftlet_client::api::UserInfo;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -28,5 +30,17 @@ pub(crate) fn user_of_certificate(certificate: &CertificateDer<'_>) -> Option<Us
         .chain([AUTHENTICATED])
         .map(Into::into)
         .collect();
-    Some(UserInfo { name, groups })
+    Some(UserInfo {
+        name,
+        groups,
+        ..UserInfo::default()
+    })
+}
+
+/// The token of an `Authorization: Bearer` header.
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let header = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = header.trim().split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }

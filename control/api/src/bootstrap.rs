@@ -1,19 +1,21 @@
 //! What a new cluster has before anybody asks for it.
 
-use serde_json::json;
-use swiftlet_client::api::{ApiError, resources};
+use serde_json::{Value, json};
+use swiftlet_client::api::{ApiError, ResourceName, resources};
 
 use crate::api::ApiServer;
 use crate::error;
 use crate::options::WriteOptions;
 use crate::route::{self, Target};
+use crate::validate::SYSTEM_CLASSES;
 use crate::verb::create;
 
 /// Namespaces that Kubernetes makes itself.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 impl ApiServer {
-    /// Makes the first namespaces and their default service accounts. What exists is left as it is.
+    /// Makes the first namespaces and their default service accounts, the classes of the system's
+    /// pods, and the Service of the API itself. What exists is left as it is.
     pub async fn bootstrap(&self) -> Result<(), ApiError> {
         for namespace in NAMESPACES {
             self.ensure(resources::NAMESPACES, "", namespace).await?;
@@ -26,14 +28,52 @@ impl ApiServer {
                 other => other?,
             }
         }
-        Ok(())
+        for (name, value, description) in SYSTEM_CLASSES {
+            let class = json!({ "value": value, "description": description });
+            self.ensure_with(resources::PRIORITY_CLASSES, "", name, class)
+                .await?;
+        }
+        self.ensure_with(
+            resources::SERVICES,
+            "default",
+            "kubernetes",
+            self.own_service(),
+        )
+        .await
+    }
+
+    fn own_service(&self) -> Value {
+        let options = self.options();
+        json!({
+            "metadata": { "labels": { "component": "apiserver", "provider": "kubernetes" } },
+            "spec": {
+                "type": "ClusterIP",
+                "clusterIP": options.service_range.first().to_string(),
+                "ports": [{
+                    "name": "https",
+                    "protocol": "TCP",
+                    "port": 443,
+                    "targetPort": options.server_port,
+                }],
+            },
+        })
     }
 
     async fn ensure(
         &self,
-        resource: swiftlet_client::api::ResourceName,
+        resource: ResourceName,
         namespace: &str,
         name: &str,
+    ) -> Result<(), ApiError> {
+        self.ensure_with(resource, namespace, name, json!({})).await
+    }
+
+    async fn ensure_with(
+        &self,
+        resource: ResourceName,
+        namespace: &str,
+        name: &str,
+        mut object: Value,
     ) -> Result<(), ApiError> {
         let target = Target {
             resource: route::resource(&resource).ok_or_else(error::unknown_path)?,
@@ -41,7 +81,7 @@ impl ApiServer {
             name: name.into(),
             subresource: "",
         };
-        let object = json!({ "metadata": { "name": name } });
+        object["metadata"]["name"] = name.into();
         match create::create(self, &target, object, WriteOptions::default()).await {
             Err(error) if !error.is_already_exists() => Err(error),
             _ => Ok(()),

@@ -8,6 +8,7 @@ use swiftlet_client::api::ApiError;
 use crate::error;
 use crate::registry::Resource;
 use crate::strategy;
+use crate::verb::review::is_review;
 
 /// The Kubernetes version whose API is served.
 pub(crate) const VERSION: &str = "v1.34.0";
@@ -49,10 +50,12 @@ pub(crate) fn root() -> Value {
     }
     paths.extend(
         [
+            "/.well-known/openid-configuration",
             "/healthz",
             "/livez",
             "/openapi/v2",
             "/openapi/v3",
+            "/openid/v1/jwks",
             "/readyz",
             "/version",
         ]
@@ -149,6 +152,7 @@ pub(crate) fn aggregated(legacy: bool, version: &str) -> Value {
 fn groups() -> Vec<(&'static str, &'static str)> {
     let mut groups: Vec<_> = strategy::registry()
         .iter()
+        .chain(strategy::reviews())
         .filter(|resource| !resource.name.group.is_empty())
         .map(|resource| (resource.name.group, resource.name.version))
         .collect();
@@ -165,7 +169,16 @@ fn group_entry(group: &str, version: &str) -> Value {
 fn of_version(group: &str, version: &str) -> impl Iterator<Item = &'static Resource> {
     strategy::registry()
         .iter()
+        .chain(strategy::reviews())
         .filter(move |resource| resource.name.group == group && resource.name.version == version)
+}
+
+fn verbs(resource: &Resource) -> &'static [&'static str] {
+    if is_review(&resource.name) {
+        &["create"]
+    } else {
+        &VERBS
+    }
 }
 
 /// A resource and its subresources in the older form.
@@ -175,7 +188,7 @@ fn listed(resource: &Resource) -> Vec<Value> {
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": VERBS,
+        "verbs": verbs(resource),
     });
     if !resource.short_names.is_empty() {
         entry["shortNames"] = json!(resource.short_names);
@@ -224,7 +237,7 @@ fn aggregated_resource(resource: &Resource) -> Value {
         },
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": resource.singular,
-        "verbs": VERBS,
+        "verbs": verbs(resource),
     });
     if !resource.short_names.is_empty() {
         entry["shortNames"] = json!(resource.short_names);
@@ -245,13 +258,15 @@ fn subresource_kind(
     match subresource {
         "scale" => ("autoscaling", "v1", "Scale"),
         "binding" => ("", "v1", "Binding"),
+        "eviction" => ("policy", "v1", "Eviction"),
+        "token" => ("authentication.k8s.io", "v1", "TokenRequest"),
         _ => (resource.name.group, resource.name.version, resource.kind),
     }
 }
 
 fn subresource_verbs(subresource: &str) -> &'static [&'static str] {
     match subresource {
-        "binding" => &["create"],
+        "binding" | "eviction" | "token" => &["create"],
         "finalize" => &["update"],
         _ => &["get", "patch", "update"],
     }

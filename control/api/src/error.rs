@@ -144,6 +144,19 @@ pub(crate) fn conflict(resource: &Resource, name: &str, why: &str) -> ApiError {
     )
 }
 
+/// 409 for an object that is named by its kind.
+pub(crate) fn conflict_of(kind: &str, name: &str, why: &str) -> ApiError {
+    let message = format!("Operation cannot be fulfilled on {kind} \"{name}\": {why}");
+    detailed(
+        failure(StatusCode::CONFLICT, "Conflict", message),
+        StatusDetails {
+            kind: Some(kind.into()),
+            name: Some(name.into()),
+            ..StatusDetails::default()
+        },
+    )
+}
+
 /// 409: somebody else wrote first.
 pub(crate) fn modified(resource: &Resource, name: &str) -> ApiError {
     conflict(
@@ -183,23 +196,32 @@ pub(crate) fn unsupported_media_type(message: impl Into<String>) -> ApiError {
 
 /// 422 with one cause for each error.
 pub(crate) fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> ApiError {
+    invalid_kind(resource.name.group, resource.kind, name, errors)
+}
+
+/// 422 for a kind that is no resource of its own.
+pub(crate) fn invalid_kind(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> ApiError {
+    let qualified = if group.is_empty() {
+        kind.to_string()
+    } else {
+        format!("{kind}.{group}")
+    };
     let list: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let list = if let [one] = list.as_slice() {
         one.clone()
     } else {
         format!("[{}]", list.join(", "))
     };
-    let message = format!(
-        "{} \"{name}\" is invalid: {list}",
-        resource.qualified_kind()
-    );
+    let message = format!("{qualified} \"{name}\" is invalid: {list}");
     let causes = errors.iter().map(FieldError::cause).collect();
     detailed(
         failure(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message),
         StatusDetails {
-            kind: Some(resource.kind.into()),
+            group: Some(group.to_string()).filter(|group| !group.is_empty()),
+            kind: Some(kind.into()),
+            name: Some(name.to_string()).filter(|name| !name.is_empty()),
             causes: Some(causes),
-            ..details(resource, name)
+            ..StatusDetails::default()
         },
     )
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde_json::Value;
 use swiftlet_client::api::{ApiError, UserInfo};
 
 use crate::api::ApiServer;
+use crate::authn;
 use crate::authz;
 use crate::discovery;
 use crate::error;
@@ -21,6 +22,7 @@ use crate::openapi::Documents;
 use crate::present;
 use crate::route::{self, Route};
 use crate::strategy;
+use crate::token;
 
 pub(crate) use body::{BoxError, ResponseBody, full};
 
@@ -80,7 +82,7 @@ impl HttpSide {
         match route::route(path)? {
             Route::Resource(target) => resource::answer(&self.api, &user, target, request).await,
             route => {
-                authz::authorize_path(Some(&user))?;
+                authz::authorize_path(&user, path)?;
                 self.path(&route, &request)
             }
         }
@@ -126,11 +128,39 @@ impl HttpSide {
             Route::CustomResourceDefinitions => {
                 Ok(value(accepted, &discovery::no_custom_resources()))
             }
+            Route::OpenIdConfiguration => Ok(value(accepted, &token::openid_configuration())),
+            Route::OpenIdKeys => self.keys(),
             Route::Root => Ok(value(accepted, &discovery::root())),
             Route::Health(_) | Route::Resource(_) => Err(error::unknown_path()),
         }
     }
 }
+
+impl HttpSide {
+    /// The keys with which tokens can be verified.
+    fn keys(&self) -> Result<Response<ResponseBody>, ApiError> {
+        let key = self.api.signing_key().ok_or_else(error::unknown_path)?;
+        let body = present::encoded(&token::key_set(key), Encoding::Json, false);
+        Ok(with_type(StatusCode::OK, KEY_SET, body))
+    }
+
+    /// Who bears the token of a request that came without a certificate.
+    pub(crate) fn user_of_token(&self, headers: &HeaderMap) -> Option<UserInfo> {
+        let text = authn::bearer_token(headers)?;
+        let (key, snapshot) = (self.api.signing_key()?, self.api.snapshot());
+        let now = jiff::Timestamp::now();
+        match token::user_of_token(key, &snapshot, text, &[token::ISSUER], now) {
+            Ok(user) => Some(user),
+            Err(why) => {
+                tracing::debug!(%why, "a bearer token was refused");
+                None
+            }
+        }
+    }
+}
+
+/// The media type of the keys (RFC 7517).
+const KEY_SET: &str = "application/jwk-set+json";
 
 /// Paths that need no identity: load balancers and probes have none.
 fn is_public(path: &str) -> bool {

@@ -5,6 +5,7 @@
 //! encoded bytes everywhere else: lists and watches splice what the store holds.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod api;
 mod authn;
 mod authz;
@@ -27,10 +28,13 @@ pub mod registry;
 mod route;
 mod selection;
 pub mod server;
+mod service_ip;
 pub mod strategy;
 pub mod table;
+pub mod token;
 pub mod validate;
 mod verb;
 
 pub use api::{ApiOptions, ApiServer};
 pub use server::{Mount, Server, ServerError, ServerOptions};
+pub use service_ip::{RangeError, ServiceRange};

@@ -17,7 +17,7 @@ use crate::negotiate::Encoding;
 use crate::options::{FieldValidation, Options, WriteOptions};
 use crate::route::{self, Target, Verb};
 use crate::verb::watch::{Step, Watcher};
-use crate::verb::{binding, create, delete, get, list, patch, update};
+use crate::verb::{binding, create, delete, eviction, get, list, patch, review, token, update};
 
 /// A door under one identity.
 pub(crate) struct Local {
@@ -117,7 +117,12 @@ impl Api for Local {
             let target = self.target(name, Verb::Create)?;
             let body = decode::body(&body, Encoding::Json, "")?;
             let written = match target.subresource {
+                "" if review::is_review(&target.resource.name) => {
+                    review::create(&self.api, &self.user, &target, body, WRITE)?
+                }
                 "" => create::create(&self.api, &target, body, WRITE).await?,
+                "eviction" => eviction::evict(&self.api, &target, body, WRITE).await?,
+                "token" => token::create(&self.api, &target, body)?,
                 "binding" => binding::bind(&self.api, &target, body, WRITE).await?,
                 _ => return Err(error::method_not_allowed()),
             };

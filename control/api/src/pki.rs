@@ -3,10 +3,12 @@
 //! ```text
 //! <data>/pki/ca.crt ca.key                the CA
 //! <data>/pki/<name>.crt <name>.key        certificates, made when missing and kept
+//! <data>/pki/sa.key                       the key for service account tokens
 //! ```
 
 mod files;
 mod kubeconfig;
+mod service_account;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,6 +47,9 @@ pub enum PkiError {
         #[source]
         source: rcgen::Error,
     },
+    /// The key for service account tokens cannot be used.
+    #[error(transparent)]
+    SigningKey(#[from] crate::token::KeyError),
 }
 
 /// A certificate and its key.

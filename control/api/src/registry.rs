@@ -93,6 +93,11 @@ pub trait Strategy: Sync {
     /// Rules for a whole object, metadata included.
     fn validate(&self, object: &Value) -> Vec<FieldError>;
 
+    /// Rules for a new object alone; runs after `validate`.
+    fn validate_create(&self, _object: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
     /// Rules for a change; runs after `validate` of the new object.
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError>;
 

@@ -6,6 +6,7 @@ use swiftlet_client::api::ResourceName;
 use crate::error;
 use crate::registry::Resource;
 use crate::strategy;
+use crate::verb::review::is_review;
 use swiftlet_client::api::ApiError;
 
 /// A verb, as authorization names it.
@@ -86,6 +87,10 @@ pub(crate) enum Route {
     ServerVersion,
     /// `/healthz`, `/livez`, `/readyz`.
     Health(String),
+    /// `/.well-known/openid-configuration`.
+    OpenIdConfiguration,
+    /// `/openid/v1/jwks`.
+    OpenIdKeys,
     /// `/openapi/v2`.
     OpenApiV2,
     /// `/openapi/v3`.
@@ -125,12 +130,17 @@ pub(crate) fn route(path: &str) -> Result<Route, ApiError> {
         ["apis", group, version, rest @ ..] => versioned(group, version, rest),
         ["version"] => Ok(Route::ServerVersion),
         ["healthz" | "livez" | "readyz", ..] => Ok(Route::Health(path.into())),
+        [".well-known", "openid-configuration"] => Ok(Route::OpenIdConfiguration),
+        ["openid", "v1", "jwks"] => Ok(Route::OpenIdKeys),
         ["openapi", "v2"] => Ok(Route::OpenApiV2),
         ["openapi", "v3"] => Ok(Route::OpenApiV3),
         ["openapi", "v3", ..] => Ok(Route::OpenApiV3Group),
         _ => Err(error::unknown_path()),
     }
 }
+
+/// Subresources that are created only: nothing can be read there.
+const CREATED: [&str; 3] = ["binding", "eviction", "token"];
 
 /// The verb of a method on a target.
 pub(crate) fn verb(method: &Method, target: &Target, watch: bool) -> Result<Verb, ApiError> {
@@ -139,7 +149,7 @@ pub(crate) fn verb(method: &Method, target: &Target, watch: bool) -> Result<Verb
         Method::GET | Method::HEAD if one => Verb::Get,
         Method::GET | Method::HEAD if watch => Verb::Watch,
         Method::GET | Method::HEAD => Verb::List,
-        Method::POST if !one || target.subresource == "binding" => Verb::Create,
+        Method::POST if !one || CREATED.contains(&target.subresource) => Verb::Create,
         Method::PUT if one => Verb::Update,
         Method::PATCH if one => Verb::Patch,
         Method::DELETE if one && target.subresource.is_empty() => Verb::Delete,
@@ -147,13 +157,14 @@ pub(crate) fn verb(method: &Method, target: &Target, watch: bool) -> Result<Verb
         _ => return Err(error::method_not_allowed()),
     };
     let allowed = match target.subresource {
-        "binding" => verb == Verb::Create,
+        created if CREATED.contains(&created) => verb == Verb::Create,
         "finalize" => verb == Verb::Update,
         _ => true,
     };
     let everywhere = target.resource.namespaced && target.namespace.is_empty();
     let collection_only = matches!(verb, Verb::Create | Verb::DeleteCollection) && everywhere;
-    if allowed && !collection_only {
+    let unstored = is_review(&target.resource.name) && verb != Verb::Create;
+    if allowed && !collection_only && !unstored {
         Ok(verb)
     } else {
         Err(error::method_not_allowed())
@@ -162,14 +173,13 @@ pub(crate) fn verb(method: &Method, target: &Target, watch: bool) -> Result<Verb
 
 /// The resource with a name.
 pub(crate) fn resource(name: &ResourceName) -> Option<&'static Resource> {
-    strategy::registry()
-        .iter()
-        .find(|resource| resource.name == *name)
+    served(|served| served == name)
 }
 
 fn served(matches: impl Fn(&ResourceName) -> bool) -> Option<&'static Resource> {
     strategy::registry()
         .iter()
+        .chain(strategy::reviews())
         .find(|resource| matches(&resource.name))
 }
 

@@ -11,12 +11,19 @@ mod generation;
 mod lease;
 mod namespace;
 mod node;
+mod persistent_volume;
+mod persistent_volume_claim;
 mod pod;
 mod pod_defaults;
+mod priority_class;
 mod qos;
 mod replicaset;
+mod review;
+mod runtime_class;
 mod secret;
+mod service;
 mod serviceaccount;
+mod storage_class;
 
 use serde_json::Value;
 use swiftlet_client::api::resources;
@@ -26,10 +33,16 @@ use crate::registry::{DecodeError, Resource};
 pub(crate) use canonical::{Amount, NOT_A_QUANTITY};
 pub use decode::{Decoded, TypeMismatch, decode};
 pub(crate) use fields::{keep, list_at, text_at};
+pub(crate) use qos::qos_class;
 
 /// All resources that are served, in the order of discovery.
 pub fn registry() -> &'static [Resource] {
     REGISTRY
+}
+
+/// Resources that are answered and not stored.
+pub(crate) fn reviews() -> &'static [Resource] {
+    review::REVIEWS
 }
 
 /// Paths of the members of `original` that `decoded` (what [`check_types`] answered) does not have,
@@ -122,6 +135,28 @@ const REGISTRY: &[Resource] = &[
         subresources: &["status"],
         strategy: &node::NodeStrategy,
     },
+    Resource {
+        name: resources::PERSISTENT_VOLUME_CLAIMS,
+        kind: "PersistentVolumeClaim",
+        list_kind: "PersistentVolumeClaimList",
+        singular: "persistentvolumeclaim",
+        short_names: &["pvc"],
+        categories: &[],
+        namespaced: true,
+        subresources: &["status"],
+        strategy: &persistent_volume_claim::PersistentVolumeClaimStrategy,
+    },
+    Resource {
+        name: resources::PERSISTENT_VOLUMES,
+        kind: "PersistentVolume",
+        list_kind: "PersistentVolumeList",
+        singular: "persistentvolume",
+        short_names: &["pv"],
+        categories: &[],
+        namespaced: false,
+        subresources: &["status"],
+        strategy: &persistent_volume::PersistentVolumeStrategy,
+    },
     // `log`, `exec`, `attach` and `portforward` are not served yet.
     Resource {
         name: resources::PODS,
@@ -131,7 +166,13 @@ const REGISTRY: &[Resource] = &[
         short_names: &["po"],
         categories: &["all"],
         namespaced: true,
-        subresources: &["binding", "status"],
+        subresources: &[
+            "binding",
+            "ephemeralcontainers",
+            "eviction",
+            "resize",
+            "status",
+        ],
         strategy: &pod::PodStrategy,
     },
     Resource {
@@ -153,8 +194,19 @@ const REGISTRY: &[Resource] = &[
         short_names: &["sa"],
         categories: &[],
         namespaced: true,
-        subresources: &[],
+        subresources: &["token"],
         strategy: &serviceaccount::ServiceAccountStrategy,
+    },
+    Resource {
+        name: resources::SERVICES,
+        kind: "Service",
+        list_kind: "ServiceList",
+        singular: "service",
+        short_names: &["svc"],
+        categories: &["all"],
+        namespaced: true,
+        subresources: &["status"],
+        strategy: &service::ServiceStrategy,
     },
     Resource {
         name: resources::DEPLOYMENTS,
@@ -188,6 +240,39 @@ const REGISTRY: &[Resource] = &[
         namespaced: true,
         subresources: &[],
         strategy: &lease::LeaseStrategy,
+    },
+    Resource {
+        name: resources::RUNTIME_CLASSES,
+        kind: "RuntimeClass",
+        list_kind: "RuntimeClassList",
+        singular: "runtimeclass",
+        short_names: &[],
+        categories: &[],
+        namespaced: false,
+        subresources: &[],
+        strategy: &runtime_class::RuntimeClassStrategy,
+    },
+    Resource {
+        name: resources::PRIORITY_CLASSES,
+        kind: "PriorityClass",
+        list_kind: "PriorityClassList",
+        singular: "priorityclass",
+        short_names: &["pc"],
+        categories: &[],
+        namespaced: false,
+        subresources: &[],
+        strategy: &priority_class::PriorityClassStrategy,
+    },
+    Resource {
+        name: resources::STORAGE_CLASSES,
+        kind: "StorageClass",
+        list_kind: "StorageClassList",
+        singular: "storageclass",
+        short_names: &["sc"],
+        categories: &[],
+        namespaced: false,
+        subresources: &[],
+        strategy: &storage_class::StorageClassStrategy,
     },
 ];
 

@@ -1,6 +1,7 @@
 //! `Table` (`meta.k8s.io/v1`): the rows that `kubectl get` prints.
 
 mod age;
+mod classes;
 mod column;
 mod config;
 mod deployment;
@@ -10,6 +11,8 @@ mod node;
 mod pod;
 mod pod_status;
 mod replicaset;
+mod service;
+mod storage;
 mod template;
 
 use jiff::Timestamp;
@@ -94,6 +97,12 @@ fn printer(plural: &str) -> Printer {
         "configmaps" => config::CONFIG_MAPS,
         "secrets" => config::SECRETS,
         "serviceaccounts" => config::SERVICE_ACCOUNTS,
+        "services" => service::PRINTER,
+        "persistentvolumes" => storage::VOLUMES,
+        "persistentvolumeclaims" => storage::CLAIMS,
+        "storageclasses" => classes::STORAGE_CLASSES,
+        "priorityclasses" => classes::PRIORITY_CLASSES,
+        "runtimeclasses" => classes::RUNTIME_CLASSES,
         "leases" => config::LEASES,
         _ => column::PLAIN,
     }

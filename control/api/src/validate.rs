@@ -2,8 +2,11 @@
 //!
 //! Everything here is total: an object of any shape gives errors, never a panic.
 
+mod classes;
 mod container;
 mod data;
+mod downward;
+mod ephemeral;
 mod label_selector;
 mod lease;
 mod metadata;
@@ -11,10 +14,15 @@ mod names;
 mod namespace;
 mod node;
 mod pod;
+mod pod_fields;
+mod pod_resize;
 mod pod_update;
 mod probe;
 mod quantities;
+mod restart;
 mod security;
+mod service;
+mod storage;
 mod tolerations;
 mod volumes;
 mod workload;
@@ -23,13 +31,25 @@ use serde_json::{Map, Value};
 
 use crate::registry::{FieldError, FieldErrorKind};
 
+pub(crate) use classes::SYSTEM_CLASSES;
+pub use classes::{
+    priority_class, priority_class_update, runtime_class, runtime_class_update, storage_class,
+    storage_class_update,
+};
 pub use data::{config_map, config_map_update, secret, secret_update, service_account};
+pub use ephemeral::ephemeral_containers_update;
 pub use lease::{event, lease};
 pub use metadata::object_update;
 pub use namespace::namespace;
 pub use node::{node, node_update};
-pub use pod::pod;
+pub use pod::{pod, pod_create};
+pub use pod_resize::pod_resize;
 pub use pod_update::pod_update;
+pub use service::{service, service_update};
+pub use storage::{
+    persistent_volume, persistent_volume_claim, persistent_volume_claim_update,
+    persistent_volume_update,
+};
 pub use workload::{deployment, replica_set, workload_update};
 
 /// What has been found wrong so far.
@@ -155,5 +175,7 @@ fn immutable(new: &Value, old: &Value, pointer: &str, field: &str, errors: &mut 
     }
 }
 
+#[cfg(test)]
+mod served_tests;
 #[cfg(test)]
 mod tests;

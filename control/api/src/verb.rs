@@ -5,12 +5,16 @@ pub(crate) mod binding;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod delete_collection;
+pub(crate) mod eviction;
 pub(crate) mod finalize;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod modify;
 pub(crate) mod patch;
+pub(crate) mod pod_part;
+pub(crate) mod review;
 pub(crate) mod scale;
+pub(crate) mod token;
 pub(crate) mod update;
 pub(crate) mod watch;
 

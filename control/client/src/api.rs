@@ -1,5 +1,7 @@
 //! The API door: Kubernetes' verbs on encoded objects.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -29,8 +31,12 @@ pub mod resources {
     }
 
     const fn apps(plural: &'static str) -> ResourceName {
+        of_group("apps", plural)
+    }
+
+    const fn of_group(group: &'static str, plural: &'static str) -> ResourceName {
         ResourceName {
-            group: "apps",
+            group,
             version: "v1",
             plural,
         }
@@ -50,6 +56,26 @@ pub mod resources {
     pub const SECRETS: ResourceName = core("secrets");
     /// `v1/serviceaccounts`.
     pub const SERVICE_ACCOUNTS: ResourceName = core("serviceaccounts");
+    /// `authentication.k8s.io/v1/selfsubjectreviews`: answered, not stored.
+    pub const SELF_SUBJECT_REVIEWS: ResourceName =
+        of_group("authentication.k8s.io", "selfsubjectreviews");
+    /// `authentication.k8s.io/v1/tokenreviews`: answered, not stored.
+    pub const TOKEN_REVIEWS: ResourceName = of_group("authentication.k8s.io", "tokenreviews");
+    /// `authorization.k8s.io/v1/selfsubjectaccessreviews`: answered, not stored.
+    pub const SELF_SUBJECT_ACCESS_REVIEWS: ResourceName =
+        of_group("authorization.k8s.io", "selfsubjectaccessreviews");
+    /// `v1/services`.
+    pub const SERVICES: ResourceName = core("services");
+    /// `v1/persistentvolumes`.
+    pub const PERSISTENT_VOLUMES: ResourceName = core("persistentvolumes");
+    /// `v1/persistentvolumeclaims`.
+    pub const PERSISTENT_VOLUME_CLAIMS: ResourceName = core("persistentvolumeclaims");
+    /// `storage.k8s.io/v1/storageclasses`.
+    pub const STORAGE_CLASSES: ResourceName = of_group("storage.k8s.io", "storageclasses");
+    /// `node.k8s.io/v1/runtimeclasses`.
+    pub const RUNTIME_CLASSES: ResourceName = of_group("node.k8s.io", "runtimeclasses");
+    /// `scheduling.k8s.io/v1/priorityclasses`.
+    pub const PRIORITY_CLASSES: ResourceName = of_group("scheduling.k8s.io", "priorityclasses");
     /// `apps/v1/deployments`.
     pub const DEPLOYMENTS: ResourceName = apps("deployments");
     /// `apps/v1/replicasets`.
@@ -71,7 +97,7 @@ pub struct ObjectName {
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
-    /// `status`, `binding`, `scale`; empty for the object itself.
+    /// `status`, `binding`, `scale`, `token`; empty for the object itself.
     pub subresource: &'static str,
 }
 
@@ -237,7 +263,8 @@ pub trait Api: Send + Sync {
     /// Watches a selection after `resource_version`.
     fn watch(&self, selection: &Selection, resource_version: u64) -> Result<RawWatch, ApiError>;
 
-    /// Creates an object (or a subresource such as `binding`, where `name.name` is the parent's).
+    /// Creates an object (or a subresource such as `binding`, `token` or `eviction`, where
+    /// `name.name` is the parent's).
     /// `name.name` may be empty when the body has `generateName`.
     fn create<'a>(
         &'a self,
@@ -269,12 +296,16 @@ pub trait Api: Send + Sync {
 }
 
 /// Who makes a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserInfo {
-    /// The user's name: the certificate's common name.
+    /// The user's name: the certificate's common name, or that of a token's service account.
     pub name: String,
+    /// The service account's uid; empty for other users.
+    pub uid: String,
     /// Groups: the certificate's organisations, and `system:authenticated`.
     pub groups: Vec<String>,
+    /// What else a token says: to which pod and node it is bound.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl UserInfo {

@@ -20,12 +20,14 @@ mod manager;
 mod namespace;
 mod node_lifecycle;
 mod owner;
+mod persistent_volume;
 mod pod_state;
 mod reconcile;
 mod replica_set;
+mod root_ca;
 #[cfg(test)]
 mod tests;
 
 pub use clock::Clock;
 pub use error::ControllerError;
-pub use manager::{run, run_with_clock};
+pub use manager::{Options, run};

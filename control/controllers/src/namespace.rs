@@ -24,10 +24,12 @@ use crate::reconcile::{self, Again, Reconcile};
 /// Namespaces that are worked on at a time (half of Kubernetes' `ConcurrentNamespaceSyncs`).
 const WORKERS: usize = 5;
 /// What a namespace may hold, owners before what they own.
-const CONTENTS: [ResourceName; 8] = [
+const CONTENTS: [ResourceName; 10] = [
     resources::DEPLOYMENTS,
     resources::REPLICA_SETS,
     resources::PODS,
+    resources::SERVICES,
+    resources::PERSISTENT_VOLUME_CLAIMS,
     resources::CONFIG_MAPS,
     resources::SECRETS,
     resources::SERVICE_ACCOUNTS,

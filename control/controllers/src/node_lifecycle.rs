@@ -248,6 +248,25 @@ impl Controller {
             .await?)
     }
 
+    /// Says in the pod why it ends. A pod that is gone, or another one by now, is left as it is.
+    async fn mark_disrupted(&self, pod: &Pod) -> Result<(), ControllerError> {
+        let Some(conditions) = evict::disrupted(pod, self.clock.now()) else {
+            return Ok(());
+        };
+        let patch = json!({
+            "metadata": {"uid": pod.metadata.uid},
+            "status": {"conditions": conditions},
+        });
+        match self
+            .client
+            .patch_status::<Pod>(&pod.key(), PatchKind::Strategic, &patch)
+            .await
+        {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Deletes the pods whose tolerations have run out; answers when the next one does.
     async fn evict(&self, node: &Node) -> Result<Again, ControllerError> {
         let now = self.clock.now();
@@ -268,6 +287,7 @@ impl Controller {
             let kind = EventType::Normal;
             self.recorder
                 .record(&**pod, kind, "TaintManagerEviction", &message);
+            self.mark_disrupted(pod).await?;
             match self
                 .client
                 .delete::<Pod>(&pod.key(), delete_exactly(&**pod))

@@ -5,4 +5,6 @@ mod deployment;
 mod garbage;
 mod namespace;
 mod node;
+mod persistent_volume;
 mod replica_set;
+mod root_ca;

@@ -1,10 +1,13 @@
 //! One task that owns which node runs which pods, and tells the nodes.
 //!
-//! It follows pods, ConfigMaps and Secrets by list and watch. A node that attaches gets a snapshot;
-//! later changes go into its bounded queue in order. A node whose queue is full is cut off: it
-//! attaches again and gets a snapshot, which is what the API calls "too old, list again".
+//! It follows pods and what pods name (ConfigMaps, Secrets, Services, RuntimeClasses, claims and
+//! volumes) by list and watch; a kind that the API does not serve counts as empty. A node that
+//! attaches gets a snapshot; later changes go into its bounded queue in order. A node whose queue is
+//! full is cut off: it attaches again and gets a snapshot, which is what the API calls "too old,
+//! list again".
 
 mod follow;
+mod known;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +18,7 @@ use futures::StreamExt;
 use futures::stream;
 use swiftlet_client::api::{Api, RawEvent, ResourceName, WatchKind, resources};
 use swiftlet_proto::v1::{
-    ControlMessage, ObjectKey, PodRemoved, PodSnapshot, PodUpsert, ReferencedObject,
+    ControlMessage, ObjectKey, PodRemoved, PodSnapshot, PodUpsert, ReferencedObject, ServiceList,
     control_message::Message,
 };
 use tokio::sync::mpsc;
@@ -24,15 +27,16 @@ use tokio_util::sync::CancellationToken;
 use crate::objects::head;
 use crate::references::{self, References};
 use follow::follow;
+pub(crate) use known::known_kind;
+use known::{
+    CLAIM, KINDS, Known, NODE, RUNTIME_CLASS, SERVICE, VOLUME, bound_volume, kind_of, object_id,
+};
 
 /// Requests of sessions that may wait for the feed.
 const COMMANDS_MAX: usize = 256;
 
 /// Objects that one node may be interested in: some for each of many more pods than a node runs.
 const INTERESTS_MAX: usize = 4096;
-
-/// What the feed follows.
-const FOLLOWED: [ResourceName; 3] = [resources::PODS, resources::CONFIG_MAPS, resources::SECRETS];
 
 /// A node's outgoing queue.
 pub(crate) type NodeSender = mpsc::Sender<Result<ControlMessage, tonic::Status>>;
@@ -55,10 +59,10 @@ pub(crate) enum Command {
     },
 }
 
-/// A ConfigMap or Secret.
+/// An object that pods name. A Service without a name is all Services of the namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ObjectId {
-    /// `ConfigMap` or `Secret`.
+    /// One of [`KINDS`].
     pub(crate) kind: &'static str,
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -69,6 +73,8 @@ enum Event {
     Command(Command),
     Listed(ResourceName, Vec<Bytes>),
     Changed(ResourceName, RawEvent),
+    /// The API does not serve it.
+    Absent(ResourceName),
     Shutdown,
 }
 
@@ -99,7 +105,7 @@ struct Feed {
     pods: HashMap<String, BTreeMap<(String, String), Placed>>,
     /// Which node holds a pod, to notice a pod that left.
     place: HashMap<(String, String), String>,
-    referenced: HashMap<ObjectId, Bytes>,
+    known: Known,
     /// The nodes by what they are interested in: the sessions' interests the other way round.
     interest: HashMap<ObjectId, HashSet<String>>,
     sessions: HashMap<String, Session>,
@@ -110,8 +116,10 @@ struct Feed {
 
 impl Feed {
     async fn run(mut self, api: Arc<dyn Api>, mut commands: mpsc::Receiver<Command>) {
+        let followed = KINDS.iter().map(|(_, resource)| *resource);
+        let followed = std::iter::once(resources::PODS).chain(followed);
         let mut changes =
-            stream::select_all(FOLLOWED.map(|resource| follow(api.clone(), resource)));
+            stream::select_all(followed.map(|resource| follow(api.clone(), resource)));
         loop {
             // Changes first: a session that attaches then gets the newest snapshot. Commands do not
             // starve, because the watch delivers in batches and is empty between them.
@@ -124,6 +132,7 @@ impl Feed {
                 Event::Command(command) => self.command(command),
                 Event::Listed(resource, items) => self.replace(resource, items),
                 Event::Changed(resource, event) => self.change(resource, event),
+                Event::Absent(resource) => self.absent(resource),
                 Event::Shutdown => return,
             }
         }
@@ -188,8 +197,8 @@ impl Feed {
         session.interests.insert(object.clone());
         let nodes = self.interest.entry(object.clone()).or_default();
         nodes.insert(node.to_owned());
-        if self.is_complete() {
-            self.send_referenced(node, &object);
+        if self.can_answer(object.kind) {
+            self.answer(node, &object);
         }
     }
 
@@ -202,31 +211,40 @@ impl Feed {
         }
     }
 
-    /// Whether everything that an answer depends on is known.
-    fn is_complete(&self) -> bool {
-        self.listed.len() == FOLLOWED.len()
+    /// Whether everything that an answer depends on is known: the pods, which decide who may see
+    /// what, the kind itself, and the claims for volumes.
+    fn can_answer(&self, kind: &str) -> bool {
+        let listed = |kind: &str| {
+            known_kind(kind).is_some_and(|(_, resource)| self.listed.contains(&resource))
+        };
+        self.listed.contains(&resources::PODS) && listed(kind) && (kind != VOLUME || listed(CLAIM))
     }
 
     /// A fresh list: what is not in it is gone.
     fn replace(&mut self, resource: ResourceName, items: Vec<Bytes>) {
-        let is_first = self.listed.insert(resource);
-        if resource == resources::PODS {
-            self.replace_pods(items);
-        } else {
-            self.replace_referenced(kind_of(resource), items);
+        self.listed.insert(resource);
+        let kind = kind_of(resource);
+        match kind {
+            Some(kind) => self.known.replace(kind, items),
+            None => self.replace_pods(items),
         }
-        if !self.is_complete() {
-            return;
-        }
-        // Pods decide who may see what; and the last first list answers what was asked before.
-        let all = is_first || resource == resources::PODS;
-        let objects = self.interest.keys();
-        let wanted: Vec<ObjectId> = objects
-            .filter(|object| all || object.kind == kind_of(resource))
-            .cloned()
-            .collect();
+        // Pods decide who may see what, and claims decide it for volumes.
+        let concerns = |object: &&ObjectId| match kind {
+            None => true,
+            Some(kind) => object.kind == kind || (kind == CLAIM && object.kind == VOLUME),
+        };
+        let wanted: Vec<ObjectId> = self.interest.keys().filter(concerns).cloned().collect();
         for object in wanted {
-            self.tell_interested(&object);
+            if self.can_answer(object.kind) {
+                self.tell_interested(&object);
+            }
+        }
+    }
+
+    /// What is not served is empty.
+    fn absent(&mut self, resource: ResourceName) {
+        if !self.listed.contains(&resource) {
+            self.replace(resource, Vec::new());
         }
     }
 
@@ -241,34 +259,40 @@ impl Feed {
         }
     }
 
-    fn replace_referenced(&mut self, kind: &'static str, items: Vec<Bytes>) {
-        self.referenced.retain(|object, _| object.kind != kind);
-        for object in items {
-            if let Some(id) = object_id(kind, &object) {
-                self.referenced.insert(id, object);
-            }
-        }
-    }
-
     fn change(&mut self, resource: ResourceName, event: RawEvent) {
         if event.kind == WatchKind::Bookmark {
             return;
         }
-        if resource == resources::PODS {
+        let Some(kind) = kind_of(resource) else {
             self.pods_revision = event.resource_version;
             self.change_pod(event);
             return;
-        }
-        let kind = kind_of(resource);
+        };
         let Some(id) = object_id(kind, &event.object) else {
             return;
         };
+        let volume = (kind == CLAIM)
+            .then(|| bound_volume(&event.object))
+            .flatten();
         match event.kind {
-            WatchKind::Deleted => self.referenced.remove(&id),
-            _ => self.referenced.insert(id.clone(), event.object),
+            WatchKind::Deleted => self.known.remove(&id),
+            _ => self.known.put(id.clone(), event.object),
+        }
+        let whole = ObjectId {
+            name: String::new(),
+            ..id.clone()
         };
-        if self.is_complete() {
-            self.tell_interested(&id);
+        // A claim opens its volume to the node.
+        let volume = volume.map(|name| ObjectId {
+            kind: VOLUME,
+            namespace: String::new(),
+            name,
+        });
+        let told = if kind == SERVICE { whole } else { id };
+        for object in std::iter::once(told).chain(volume) {
+            if self.can_answer(object.kind) {
+                self.tell_interested(&object);
+            }
         }
     }
 
@@ -348,20 +372,48 @@ impl Feed {
             .cloned()
             .collect();
         for node in nodes {
-            self.send_referenced(&node, object);
+            self.answer(&node, object);
         }
     }
 
-    /// Sends the object's present state, if a pod of that node names it: a node may not read the
-    /// secrets of pods that run elsewhere.
-    fn send_referenced(&mut self, node: &str, object: &ObjectId) {
-        let first = (object.namespace.clone(), String::new());
-        let allowed = self.pods.get(node).is_some_and(|pods| {
-            pods.range(first..)
-                .take_while(|((namespace, _), _)| *namespace == object.namespace)
-                .any(|(_, pod)| pod.references.contains(object.kind, &object.name))
-        });
-        let object_json = self.referenced.get(object).filter(|_| allowed).cloned();
+    /// Whether a node may see an object: a node may not read the secrets of pods that run
+    /// elsewhere. RuntimeClasses are nobody's secret.
+    fn may_see(&self, node: &str, object: &ObjectId) -> bool {
+        if object.kind == NODE {
+            return object.name == node;
+        }
+        let Some(pods) = self.pods.get(node) else {
+            return object.kind == RUNTIME_CLASS;
+        };
+        match object.kind {
+            RUNTIME_CLASS => true,
+            VOLUME => pods.iter().any(|((namespace, _), pod)| {
+                let mut claims = pod.references.claims();
+                claims.any(|claim| {
+                    self.known.volume_of(namespace, claim).as_ref() == Some(&object.name)
+                })
+            }),
+            kind => {
+                let first = (object.namespace.clone(), String::new());
+                pods.range(first..)
+                    .take_while(|((namespace, _), _)| *namespace == object.namespace)
+                    .any(|(_, pod)| pod.references.contains(kind, &object.name))
+            }
+        }
+    }
+
+    /// Sends the present state of what a node is interested in.
+    fn answer(&mut self, node: &str, object: &ObjectId) {
+        if object.kind == SERVICE {
+            let list = ServiceList {
+                namespace: object.namespace.clone(),
+                services_json: self.known.services(&object.namespace),
+            };
+            self.send(node, Message::ServiceList(list));
+            return;
+        }
+        let allowed = self.may_see(node, object);
+        let object_json = self.known.get(object).filter(|_| allowed).cloned();
         let message = ReferencedObject {
             kind: object.kind.to_owned(),
             namespace: object.namespace.clone(),
@@ -399,23 +451,6 @@ impl Feed {
             self.remove_interest(node, object);
         }
     }
-}
-
-fn kind_of(resource: ResourceName) -> &'static str {
-    if resource == resources::SECRETS {
-        "Secret"
-    } else {
-        "ConfigMap"
-    }
-}
-
-fn object_id(kind: &'static str, object: &[u8]) -> Option<ObjectId> {
-    let head = head(object)?;
-    Some(ObjectId {
-        kind,
-        namespace: head.metadata.namespace.to_string(),
-        name: head.metadata.name.to_string(),
-    })
 }
 
 fn now_us() -> u64 {

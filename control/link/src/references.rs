@@ -1,14 +1,16 @@
-//! Which ConfigMaps and Secrets a pod names.
+//! Which ConfigMaps, Secrets and claims a pod names.
 
 use std::collections::HashSet;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
-/// The ConfigMaps and Secrets that one pod names, in its own namespace.
+/// The objects that one pod names, in its own namespace.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct References {
     config_maps: HashSet<String>,
     secrets: HashSet<String>,
+    claims: HashSet<String>,
 }
 
 impl References {
@@ -17,8 +19,14 @@ impl References {
         match kind {
             "ConfigMap" => self.config_maps.contains(name),
             "Secret" => self.secrets.contains(name),
+            "PersistentVolumeClaim" => self.claims.contains(name),
             _ => false,
         }
+    }
+
+    /// The claims among them.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &str> {
+        self.claims.iter().map(String::as_str)
     }
 
     fn config_map(&mut self, reference: Option<Reference>) {
@@ -29,7 +37,12 @@ impl References {
         self.secrets.extend(reference.and_then(|it| it.name));
     }
 
-    fn volume(&mut self, volume: Volume) {
+    fn volume(&mut self, pod: &str, volume: Volume) {
+        let claim = volume.persistent_volume_claim.and_then(|it| it.claim_name);
+        // The claim of an ephemeral volume bears both names
+        // (k8s.io/component-helpers/storage/ephemeral).
+        let own = volume.ephemeral.map(|_| format!("{pod}-{}", volume.name));
+        self.claims.extend(claim.into_iter().chain(own));
         self.config_map(volume.config_map);
         self.secrets
             .extend(volume.secret.and_then(|secret| secret.secret_name));
@@ -56,15 +69,15 @@ impl References {
 /// What an encoded pod names. What cannot be read names nothing.
 pub(crate) fn of(pod: &[u8]) -> References {
     let mut references = References::default();
-    let spec = match serde_json::from_slice::<Pod>(pod) {
-        Ok(pod) => pod.spec.unwrap_or_default(),
+    let (name, spec) = match serde_json::from_slice::<Pod>(pod) {
+        Ok(pod) => (pod.metadata.name, pod.spec.unwrap_or_default()),
         Err(error) => {
             tracing::warn!(%error, "a pod's references cannot be read");
             return references;
         }
     };
     for volume in spec.volumes.into_iter().flatten() {
-        references.volume(volume);
+        references.volume(&name, volume);
     }
     let lists = [
         spec.containers,
@@ -82,7 +95,15 @@ pub(crate) fn of(pod: &[u8]) -> References {
 
 #[derive(Deserialize)]
 struct Pod {
+    #[serde(default)]
+    metadata: Metadata,
     spec: Option<Spec>,
+}
+
+#[derive(Default, Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    name: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -98,9 +119,19 @@ struct Spec {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Volume {
+    #[serde(default)]
+    name: String,
+    persistent_volume_claim: Option<Claim>,
+    ephemeral: Option<IgnoredAny>,
     config_map: Option<Reference>,
     secret: Option<SecretVolume>,
     projected: Option<Projected>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Claim {
+    claim_name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -173,6 +204,8 @@ mod tests {
                         {"serviceAccountToken": {"path": "token"}},
                     ]}},
                     {"name": "y", "emptyDir": {}},
+                    {"name": "z", "persistentVolumeClaim": {"claimName": "p1"}},
+                    {"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
                 ],
                 "initContainers": [
                     {"name": "i", "envFrom": [{"configMapRef": {"name": "c3"}}]},
@@ -194,6 +227,9 @@ mod tests {
         for name in ["s1", "s2", "s3", "s4", "s5"] {
             assert!(references.contains("Secret", name), "{name}");
         }
+        let mut claims: Vec<_> = references.claims().collect();
+        claims.sort_unstable();
+        assert_eq!(claims, ["other-own", "p1"]);
         for name in ["other", "label", "v", "main", "s9", "plain", "k"] {
             assert!(!references.contains("Secret", name), "{name}");
             assert!(!references.contains("ConfigMap", name), "{name}");

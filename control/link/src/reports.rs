@@ -1,5 +1,8 @@
 //! What nodes report, written to the API.
 
+mod mirrors;
+mod tokens;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;

@@ -4,11 +4,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use swiftlet_client::api::{Api, UserInfo};
 use swiftlet_proto::v1::node_link_server::{NodeLink, NodeLinkServer};
 use swiftlet_proto::v1::{
-    Ack, ControlMessage, Hello, Interest, NodeMessage, Welcome, control_message, node_message,
+    Ack, ControlMessage, DeleteMirrorPod, Hello, Interest, NodeMessage, PodGone, Welcome,
+    control_message, node_message,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -146,36 +148,52 @@ async fn handle(
     feed: &mpsc::Sender<Command>,
     message: NodeMessage,
 ) -> Option<Ack> {
-    let result = match message.message? {
-        node_message::Message::Hello(_) => Err(ReportError::Malformed("second Hello")),
-        node_message::Message::Node(report) => reports.node(&report.node_json).await,
-        node_message::Message::PodStatus(report) => reports.pod_status(report).await,
-        node_message::Message::PodGone(gone) => match gone.pod {
-            Some(key) => reports.pod_gone(key).await,
-            None => Err(ReportError::Malformed("pod")),
-        },
-        node_message::Message::Lease(renewal) => reports.lease(renewal.duration_s).await,
-        node_message::Message::Event(report) => reports.event(report.event_json).await,
-        node_message::Message::Interest(interest) => {
-            take_interest(feed, &reports.node, interest).await
-        }
-    };
+    let sequence = message.sequence;
+    let result = carry_out(reports, feed, message.message?).await;
     if let Err(error) = &result {
         tracing::debug!(node = %reports.node, %error, "report not stored");
     }
-    if message.sequence == 0 {
+    if sequence == 0 {
         return None;
     }
     let retry = result.as_ref().is_err_and(ReportError::is_retryable);
-    let dropped_because = result
-        .err()
-        .map(|error| error.to_string())
-        .unwrap_or_default();
+    let (answer, dropped_because) = match result {
+        Ok(answer) => (answer, String::new()),
+        Err(error) => (Bytes::new(), error.to_string()),
+    };
     Some(Ack {
-        sequence: message.sequence,
+        sequence,
         dropped_because,
         retry,
+        answer,
     })
+}
+
+/// The answer to what was asked for; reports have none.
+async fn carry_out(
+    reports: &Reports,
+    feed: &mpsc::Sender<Command>,
+    message: node_message::Message,
+) -> Result<Bytes, ReportError> {
+    use node_message::Message;
+    let done = match message {
+        Message::TokenRequest(request) => return reports.token(request).await,
+        Message::CreateMirrorPod(create) => {
+            return reports.create_mirror_pod(&create.pod_json).await;
+        }
+        Message::Hello(_) => Err(ReportError::Malformed("second Hello")),
+        Message::Node(report) => reports.node(&report.node_json).await,
+        Message::PodStatus(report) => reports.pod_status(report).await,
+        Message::PodGone(PodGone { pod: Some(key) }) => reports.pod_gone(key).await,
+        Message::DeleteMirrorPod(DeleteMirrorPod { pod: Some(key) }) => {
+            reports.delete_mirror_pod(key).await
+        }
+        Message::PodGone(_) | Message::DeleteMirrorPod(_) => Err(ReportError::Malformed("pod")),
+        Message::Lease(renewal) => reports.lease(renewal.duration_s).await,
+        Message::Event(report) => reports.event(report.event_json).await,
+        Message::Interest(interest) => take_interest(feed, &reports.node, interest).await,
+    };
+    done.map(|()| Bytes::new())
 }
 
 async fn take_interest(
@@ -183,10 +201,8 @@ async fn take_interest(
     node: &str,
     interest: Interest,
 ) -> Result<(), ReportError> {
-    let kind = match interest.kind.as_str() {
-        "ConfigMap" => "ConfigMap",
-        "Secret" => "Secret",
-        _ => return Err(ReportError::Malformed("interest.kind")),
+    let Some((kind, _)) = feed::known_kind(&interest.kind) else {
+        return Err(ReportError::Malformed("interest.kind"));
     };
     let object = ObjectId {
         kind,

@@ -2,12 +2,14 @@
 
 mod node_affinity;
 mod node_name;
+mod node_ports;
 mod node_resources_fit;
 mod node_unschedulable;
 mod taint_toleration;
 
 pub(crate) use node_affinity::NodeAffinity;
 pub(crate) use node_name::NodeName;
+pub(crate) use node_ports::NodePorts;
 pub(crate) use node_resources_fit::NodeResourcesFit;
 pub(crate) use node_unschedulable::NodeUnschedulable;
 pub(crate) use taint_toleration::{TaintToleration, tolerates};

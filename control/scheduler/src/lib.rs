@@ -14,6 +14,7 @@ mod bind;
 mod cache;
 mod filter;
 pub mod framework;
+mod host_ports;
 mod node_info;
 mod profile;
 mod queue;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 
+use crate::host_ports::{self, HostPort};
 use crate::resources::{Resources, Unrequested, pod_requests};
 
 /// A node and the sum of its pods, assumed ones included.
@@ -16,6 +17,7 @@ pub struct NodeInfo {
     requested: Resources,
     counted: Resources,
     pods: i64,
+    ports: Vec<HostPort>,
 }
 
 /// What one pod takes from a node.
@@ -25,6 +27,8 @@ pub struct PodUse {
     pub requested: Resources,
     /// The same, with defaults for what it does not ask for: for comparing nodes.
     pub counted: Resources,
+    /// Ports of the node.
+    pub ports: Vec<HostPort>,
 }
 
 impl PodUse {
@@ -33,6 +37,7 @@ impl PodUse {
         Self {
             requested: pod_requests(pod, Unrequested::Zero),
             counted: pod_requests(pod, Unrequested::Default),
+            ports: host_ports::of(pod),
         }
     }
 }
@@ -46,6 +51,7 @@ impl NodeInfo {
             requested: Resources::default(),
             counted: Resources::default(),
             pods: 0,
+            ports: Vec::new(),
         }
     }
 
@@ -93,6 +99,11 @@ impl NodeInfo {
         self.pods
     }
 
+    /// Whether no pod has this port.
+    pub fn has_free(&self, port: &HostPort) -> bool {
+        !self.ports.iter().any(|taken| taken.conflicts(port))
+    }
+
     /// Another state of the same node.
     pub(crate) fn set_node(&mut self, node: Arc<Node>) {
         self.allocatable = allocatable(&node);
@@ -104,6 +115,7 @@ impl NodeInfo {
         self.requested.add(&pod.requested);
         self.counted.add(&pod.counted);
         self.pods += 1;
+        self.ports.extend(pod.ports.iter().cloned());
     }
 
     /// Removes a pod that was added.
@@ -111,6 +123,12 @@ impl NodeInfo {
         self.requested.subtract(&pod.requested);
         self.counted.subtract(&pod.counted);
         self.pods -= 1;
+        for port in &pod.ports {
+            // Each pod's own entry goes, and no other pod's.
+            if let Some(at) = self.ports.iter().position(|taken| taken == port) {
+                self.ports.swap_remove(at);
+            }
+        }
     }
 }
 

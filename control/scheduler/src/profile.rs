@@ -1,7 +1,9 @@
 //! Which plugins take part, in which order.
 
 use crate::bind::DefaultBinder;
-use crate::filter::{NodeAffinity, NodeName, NodeResourcesFit, NodeUnschedulable, TaintToleration};
+use crate::filter::{
+    NodeAffinity, NodeName, NodePorts, NodeResourcesFit, NodeUnschedulable, TaintToleration,
+};
 use crate::framework::{Bind, Filter, PostFilter, PreBind, PreFilter, PreScore, Reserve, Score};
 use crate::score::{LeastAllocated, PreferNoSchedule};
 
@@ -40,6 +42,7 @@ impl Default for Profile {
                 Box::new(NodeName),
                 Box::new(TaintToleration),
                 Box::new(NodeAffinity),
+                Box::new(NodePorts),
                 Box::new(NodeResourcesFit),
             ],
             post_filter: Vec::new(),

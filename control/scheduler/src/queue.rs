@@ -260,7 +260,9 @@ impl Queued {
         };
         match event {
             ClusterEvent::Node => true,
-            ClusterEvent::PodGone => plugins.contains(&"NodeResourcesFit"),
+            ClusterEvent::PodGone => plugins
+                .iter()
+                .any(|plugin| ["NodeResourcesFit", "NodePorts"].contains(plugin)),
         }
     }
 }

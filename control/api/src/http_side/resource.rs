@@ -22,7 +22,10 @@ use crate::options::{self, Options};
 use crate::present::{self, View};
 use crate::route::{self, Target, Verb};
 use crate::verb::watch::{Step, Watcher};
-use crate::verb::{Written, binding, create, delete, delete_collection, get, list, patch, update};
+use crate::verb::{
+    Written, binding, create, delete, delete_collection, eviction, get, list, patch, review, token,
+    update,
+};
 
 /// One request for a resource, ready for its verb.
 struct Call {
@@ -68,7 +71,7 @@ pub(super) async fn answer(
             Ok(shown(&view, StatusCode::OK, view.list(&list)))
         }
         Verb::Watch => watch(api, &call, view),
-        Verb::Create | Verb::Update | Verb::Patch => write(api, verb, &call, &view).await,
+        Verb::Create | Verb::Update | Verb::Patch => write(api, user, verb, &call, &view).await,
         Verb::Delete => remove(api, call, &view).await,
         Verb::DeleteCollection => {
             let mut call = call;
@@ -86,6 +89,7 @@ fn shown(view: &View, code: StatusCode, body: Bytes) -> Response<ResponseBody> {
 
 async fn write(
     api: &ApiServer,
+    user: &UserInfo,
     verb: Verb,
     call: &Call,
     view: &View,
@@ -96,6 +100,8 @@ async fn write(
         let kind = match target.subresource {
             "binding" => "Binding",
             "scale" => "Scale",
+            "token" => "TokenRequest",
+            "eviction" => "Eviction",
             _ => target.resource.kind,
         };
         decode::body(&call.body, encoding, kind)
@@ -106,6 +112,15 @@ async fn write(
             let body = Bytes::from_static(BOUND);
             return Ok(shown(view, StatusCode::CREATED, view.object(&body)));
         }
+        (Verb::Create, "eviction") => (
+            eviction::evict(api, target, object()?, write).await?,
+            StatusCode::CREATED,
+        ),
+        (Verb::Create, "token") => (token::create(api, target, object()?)?, StatusCode::CREATED),
+        (Verb::Create, _) if review::is_review(&target.resource.name) => (
+            review::create(api, user, target, object()?, write)?,
+            StatusCode::CREATED,
+        ),
         (Verb::Create, _) => (
             create::create(api, target, object()?, write).await?,
             StatusCode::CREATED,

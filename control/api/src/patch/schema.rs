@@ -30,7 +30,9 @@ pub(super) fn list_rule(parent: &str, field: &str) -> ListRule {
         )
         | ("status", "resourceClaimStatuses")
         // ServiceAccounts: the list is a member of the object itself.
-        | ("", "secrets") => ListRule::Map("name"),
+        | ("", "secrets" | "imagePullSecrets") => ListRule::Map("name"),
+        // Services: pods have no ports of their own.
+        ("spec", "ports") => ListRule::Map("port"),
         ("spec", "topologySpreadConstraints") => ListRule::Map("topologyKey"),
         ("spec", "taints") => ListRule::Map("key"),
         ("containers" | "initContainers" | "ephemeralContainers", field) => match field {

@@ -81,7 +81,8 @@ fn paths(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
     )
 }
 
-fn read_file(path: PathBuf) -> Result<Option<String>, PkiError> {
+/// Reads a file; `None` if there is none.
+pub(super) fn read_file(path: PathBuf) -> Result<Option<String>, PkiError> {
     match fs::read_to_string(&path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -259,8 +259,8 @@ fn what_cannot_be_read_is_refused_with_its_place() {
         "cannot read the fields of Pod: a number is too long"
     );
     assert_eq!(
-        refused("Service", b""),
-        "no kind \"Service\" is registered for version \"v1\""
+        refused("Endpoints", b""),
+        "no kind \"Endpoints\" is registered for version \"v1\""
     );
     let zipped = [enveloped("v1", "Pod", b""), bytes(3, b"gzip")].concat();
     assert_eq!(

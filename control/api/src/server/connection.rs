@@ -100,6 +100,7 @@ async fn respond(
     user: Option<UserInfo>,
     mut request: Request<Incoming>,
 ) -> Response<ResponseBody> {
+    let user = user.or_else(|| shared.http.user_of_token(request.headers()));
     let Some(mount) = shared
         .mounts
         .iter()

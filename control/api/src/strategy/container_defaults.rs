@@ -12,11 +12,7 @@ pub(super) fn default_container(container: &mut Fields) {
         .get("image")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let policy = if is_latest(image) {
-        "Always"
-    } else {
-        "IfNotPresent"
-    };
+    let policy = pull_policy(image);
     default_to(container, "imagePullPolicy", policy);
     default_to(container, "terminationMessagePath", "/dev/termination-log");
     default_to(container, "terminationMessagePolicy", "File");
@@ -42,6 +38,15 @@ pub(super) fn default_container(container: &mut Fields) {
                 default_http_get(hook);
             }
         }
+    }
+}
+
+/// When an image is pulled of which nobody says when.
+pub(super) fn pull_policy(image: &str) -> &'static str {
+    if is_latest(image) {
+        "Always"
+    } else {
+        "IfNotPresent"
     }
 }
 

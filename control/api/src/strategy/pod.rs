@@ -11,6 +11,26 @@ use crate::validate;
 /// Pods.
 pub(super) struct PodStrategy;
 
+/// What admission decided when the pod was new, and a client that sends the whole object may leave
+/// out.
+const ADMITTED: [&str; 4] = [
+    "serviceAccountName",
+    "serviceAccount",
+    "priority",
+    "preemptionPolicy",
+];
+
+fn keep_admitted(new: &mut Value, old: &Value) {
+    let (Some(spec), Some(old)) = (part(new, "spec"), old.get("spec")) else {
+        return;
+    };
+    for key in ADMITTED {
+        if let Some(value) = old.get(key) {
+            default_to(spec, key, value.clone());
+        }
+    }
+}
+
 impl Strategy for PodStrategy {
     fn check_types(&self, object: &Value) -> Result<Value, DecodeError> {
         super::check_types::<Pod>(object)
@@ -35,6 +55,7 @@ impl Strategy for PodStrategy {
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value) {
         generation::keep_status(new, old);
+        keep_admitted(new, old);
         let changed = generation::differs(new, old, "spec");
         generation::next(new, old, changed);
     }
@@ -51,6 +72,10 @@ impl Strategy for PodStrategy {
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         validate::pod(object)
+    }
+
+    fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+        validate::pod_create(object)
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::container_defaults::{
-    default_container, default_divisor, default_field_ref, default_requests,
+    default_container, default_divisor, default_field_ref, default_requests, pull_policy,
 };
 use super::fields::{default_to, each, existing, object_in};
 
@@ -53,14 +53,10 @@ pub(super) fn default_pod_spec(spec: &mut Fields) {
     }
 }
 
-/// Defaults of pods alone, those of the usual admission plugins included.
+/// Defaults of pods alone, those of `DefaultTolerationSeconds` included.
 pub(super) fn default_pod(spec: &mut Fields) {
     default_pod_spec(spec);
     default_to(spec, "enableServiceLinks", true);
-    default_to(spec, "serviceAccountName", "default");
-    default_to(spec, "serviceAccount", "default");
-    default_to(spec, "priority", 0);
-    default_to(spec, "preemptionPolicy", "PreemptLowerPriority");
     for list in ["initContainers", "containers"] {
         for container in each(spec, list) {
             default_requests(container);
@@ -123,6 +119,11 @@ fn default_volume(volume: &mut Fields) {
         && source.get("type").is_none_or(Value::is_null)
     {
         source.insert("type".into(), "".into());
+    }
+    if let Some(image) = existing(volume, "image") {
+        let reference = image.get("reference").and_then(Value::as_str);
+        let policy = pull_policy(reference.unwrap_or_default());
+        default_to(image, "pullPolicy", policy);
     }
     for kind in ["secret", "configMap", "downwardAPI", "projected"] {
         let Some(source) = existing(volume, kind) else {

@@ -6,7 +6,7 @@ use super::canonical::Amount;
 use super::fields::list_at;
 
 /// The class of a pod with this specification.
-pub(super) fn qos_class(spec: &Value) -> &'static str {
+pub(crate) fn qos_class(spec: &Value) -> &'static str {
     let containers = list_at(spec, "/initContainers")
         .iter()
         .chain(list_at(spec, "/containers"));

@@ -155,9 +155,8 @@ fn a_bare_pod_gets_the_defaults_that_kubernetes_documents() {
             "terminationMessagePolicy": "File",
         }],
         "dnsPolicy": "ClusterFirst", "enableServiceLinks": true,
-        "preemptionPolicy": "PreemptLowerPriority", "priority": 0,
         "restartPolicy": "Always", "schedulerName": "default-scheduler",
-        "securityContext": {}, "serviceAccount": "default", "serviceAccountName": "default",
+        "securityContext": {},
         "terminationGracePeriodSeconds": 30,
         "tolerations": [
             toleration("node.kubernetes.io/not-ready"),

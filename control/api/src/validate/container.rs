@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
+use super::downward::{self, Purpose::Environment};
 use super::names;
 use super::{
-    Errors, child, duplicate, items, not_found, not_supported, number, one_of, present, probe,
-    push_messages, quantities, required, security, text,
+    Errors, child, duplicate, items, not_found, number, one_of, present, probe, push_messages,
+    quantities, required, restart, security, text,
 };
 use crate::registry::FieldError;
 
@@ -27,6 +28,12 @@ pub(super) struct PodContext<'a> {
     pub(super) volumes: Vec<&'a str>,
     /// Whether the pod uses the host's network.
     pub(super) host_network: bool,
+    /// `spec.restartPolicy`.
+    pub(super) restart_policy: &'a str,
+    /// `spec.terminationGracePeriodSeconds`.
+    pub(super) grace_period_s: Option<i64>,
+    /// `spec.os.name`.
+    pub(super) os: Option<&'a str>,
 }
 
 /// Checks one container.
@@ -65,28 +72,31 @@ pub(super) fn container(
     environment(container, path, errors);
     mounts(container, path, &context.volumes, errors);
     quantities::container_resources(container, path, errors);
+    restart::resize_policy(container, path, context.restart_policy, errors);
     security::container(container, path, errors);
 }
 
 /// Checks what main containers and sidecars alone may have.
-pub(super) fn lifecycle_and_probes(container: &Value, path: &str, errors: &mut Errors) {
-    probe::lifecycle(container, path, errors);
+pub(super) fn lifecycle_and_probes(
+    container: &Value,
+    path: &str,
+    context: &PodContext<'_>,
+    errors: &mut Errors,
+) {
+    probe::lifecycle(container, path, context, errors);
     probe::probes(container, path, errors);
 }
 
 /// Checks that an init container has nothing that only a container that stays may have.
-pub(super) fn init_container(container: &Value, path: &str, errors: &mut Errors) {
-    let policy = text(container, "restartPolicy");
-    if policy == "Always" {
-        lifecycle_and_probes(container, path, errors);
+pub(super) fn init_container(
+    container: &Value,
+    path: &str,
+    context: &PodContext<'_>,
+    errors: &mut Errors,
+) {
+    if text(container, "restartPolicy") == "Always" {
+        lifecycle_and_probes(container, path, context, errors);
         return;
-    }
-    if !policy.is_empty() {
-        errors.push(not_supported(
-            child(path, "restartPolicy"),
-            policy,
-            &["Always"],
-        ));
     }
     for key in [
         "lifecycle",
@@ -201,15 +211,11 @@ fn value_from(source: &Value, path: &str, has_value: bool, errors: &mut Errors) 
         }
     }
     if let Some(reference) = present(source, "fieldRef") {
-        required(reference, &child(path, "fieldRef"), "fieldPath", errors);
+        downward::field_ref(reference, &child(path, "fieldRef"), Environment, errors);
     }
     if let Some(reference) = present(source, "resourceFieldRef") {
-        required(
-            reference,
-            &child(path, "resourceFieldRef"),
-            "resource",
-            errors,
-        );
+        let path = child(path, "resourceFieldRef");
+        downward::resource_ref(reference, &path, Environment, errors);
     }
 }
 
@@ -231,6 +237,7 @@ fn mounts(container: &Value, path: &str, volumes: &[&str], errors: &mut Errors) 
             errors.push(FieldError::invalid(field, target.into(), "must be unique"));
         }
         seen.push(target);
+        propagation(container, mount, path, errors);
         for key in ["subPath", "subPathExpr"] {
             relative(text(mount, key), &child(path, key), errors);
         }
@@ -243,6 +250,38 @@ fn mounts(container: &Value, path: &str, volumes: &[&str], errors: &mut Errors) 
                 detail,
             ));
         }
+    }
+}
+
+/// Which mounts of the host reach the container, and the other way round.
+fn propagation(container: &Value, mount: &Value, path: &str, errors: &mut Errors) {
+    const KINDS: &[&str] = &["Bidirectional", "HostToContainer", "None"];
+    if present(mount, "mountPropagation").is_some() {
+        one_of(mount, path, "mountPropagation", KINDS, errors);
+    }
+    let kind = text(mount, "mountPropagation");
+    let privileged = container.pointer("/securityContext/privileged");
+    if kind == "Bidirectional" && privileged.and_then(Value::as_bool) != Some(true) {
+        let detail = "Bidirectional mount propagation is available only to privileged containers";
+        let field = child(path, "mountPropagation");
+        errors.push(FieldError::forbidden(field, detail));
+    }
+    let recursive = text(mount, "recursiveReadOnly");
+    if recursive.is_empty() {
+        return;
+    }
+    let known = &["Disabled", "Enabled", "IfPossible"];
+    one_of(mount, path, "recursiveReadOnly", known, errors);
+    if recursive == "Disabled" {
+        return;
+    }
+    let field = child(path, "recursiveReadOnly");
+    if mount.get("readOnly").and_then(Value::as_bool) != Some(true) {
+        let detail = "may only be specified when readOnly is true";
+        errors.push(FieldError::forbidden(field, detail));
+    } else if !matches!(kind, "" | "None") {
+        let detail = "may only be specified when mountPropagation is None or not specified";
+        errors.push(FieldError::forbidden(field, detail));
     }
 }
 

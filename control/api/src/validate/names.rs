@@ -70,6 +70,23 @@ pub(super) fn label(text: &str) -> Vec<String> {
     messages
 }
 
+/// A DNS-1035 label: as above, and it begins with a letter.
+pub(super) fn label_1035(text: &str) -> Vec<String> {
+    let mut messages = Vec::new();
+    if text.len() > LABEL_BYTES_MAX {
+        messages.push(too_long(LABEL_BYTES_MAX));
+    }
+    if !is_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
+        messages.push(with_examples(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start \
+             with an alphabetic character, and end with an alphanumeric character",
+            "[a-z]([-a-z0-9]*[a-z0-9])?",
+            &["my-name", "abc-123"],
+        ));
+    }
+    messages
+}
+
 /// A DNS-1123 subdomain.
 pub(super) fn subdomain(text: &str) -> Vec<String> {
     let mut messages = Vec::new();

@@ -8,9 +8,10 @@ use super::container::{self, PodContext};
 use super::metadata::{Scope, labels, metadata};
 use super::names;
 use super::{
-    Errors, child, duplicate, items, number, one_of, present, push_messages, required, security,
-    text, tolerations, volumes,
+    Errors, child, duplicate, ephemeral, items, number, one_of, pod_fields, present, push_messages,
+    quantities, required, restart, security, text, tolerations, volumes,
 };
+use crate::admission::MIRROR;
 use crate::registry::FieldError;
 
 const RESTART_POLICIES: &[&str] = &["Always", "OnFailure", "Never"];
@@ -21,8 +22,26 @@ pub fn pod(object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata(object, Scope::Namespaced, names::subdomain, &mut errors);
     let null = Value::Null;
-    pod_spec(object.get("spec").unwrap_or(&null), "spec", &mut errors);
+    let spec = object.get("spec").unwrap_or(&null);
+    let mirrors = object.pointer("/metadata/annotations/kubernetes.io~1config.mirror");
+    if let Some(mirrors) = mirrors
+        && text(spec, "nodeName").is_empty()
+    {
+        let detail = "must set spec.nodeName if mirror pod annotation is set";
+        let field = format!("metadata.annotations[{MIRROR}]");
+        errors.push(FieldError::invalid(field, mirrors.clone(), detail));
+    }
+    pod_spec(spec, "spec", &mut errors);
     errors
+}
+
+/// Checks what a new pod may not have yet.
+pub fn pod_create(object: &Value) -> Vec<FieldError> {
+    if object.pointer("/spec/ephemeralContainers/0").is_none() {
+        return Vec::new();
+    }
+    let detail = "cannot be set on create";
+    vec![FieldError::forbidden("spec.ephemeralContainers", detail)]
 }
 
 /// Checks a pod's specification at `path`.
@@ -33,6 +52,9 @@ pub(super) fn pod_spec(spec: &Value, path: &str, errors: &mut Errors) {
             .get("hostNetwork")
             .and_then(Value::as_bool)
             .unwrap_or_default(),
+        restart_policy: text(spec, "restartPolicy"),
+        grace_period_s: number(spec, "terminationGracePeriodSeconds"),
+        os: spec.pointer("/os/name").and_then(Value::as_str),
     };
     containers(spec, path, &context, errors);
     host_ports(spec, path, errors);
@@ -53,6 +75,8 @@ pub(super) fn pod_spec(spec: &Value, path: &str, errors: &mut Errors) {
         }
     }
     security::pod(spec, path, errors);
+    pod_fields::fields(spec, path, errors);
+    quantities::container_resources(spec, path, errors);
     labels(spec, path, "nodeSelector", errors);
     tolerations::tolerations(spec, path, errors);
     name_fields(spec, path, errors);
@@ -68,15 +92,11 @@ fn containers(spec: &Value, path: &str, context: &PodContext<'_>, errors: &mut E
         for (path, item) in items(spec, path, list) {
             container::container(item, &path, context, errors);
             if list == "containers" {
-                container::lifecycle_and_probes(item, &path, errors);
-                if !text(item, "restartPolicy").is_empty() {
-                    let detail = "may not be set for non-init containers";
-                    let field = child(&path, "restartPolicy");
-                    errors.push(FieldError::forbidden(field, detail));
-                }
+                container::lifecycle_and_probes(item, &path, context, errors);
             } else {
-                container::init_container(item, &path, errors);
+                container::init_container(item, &path, context, errors);
             }
+            restart::restart_policy(item, &path, errors);
             let name = text(item, "name");
             if !name.is_empty() && seen.contains(&name) {
                 errors.push(duplicate(child(&path, "name"), name));
@@ -84,6 +104,7 @@ fn containers(spec: &Value, path: &str, context: &PodContext<'_>, errors: &mut E
             seen.push(name);
         }
     }
+    ephemeral::ephemeral_containers(spec, path, context, &seen, errors);
 }
 
 /// A port of the host is given to one container only.

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::metadata::object_update;
 use super::{Errors, immutable, items, number, text};
+use crate::admission::MIRROR;
 use crate::registry::FieldError;
 
 const MAY_CHANGE: &str = "pod updates may not change fields other than \
@@ -14,6 +15,7 @@ const MAY_CHANGE: &str = "pod updates may not change fields other than \
 /// Checks the change of a pod.
 pub fn pod_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = object_update(new, old);
+    mirror_annotation(new, old, &mut errors);
     let null = Value::Null;
     let (new_spec, old_spec) = (
         new.get("spec").unwrap_or(&null),
@@ -44,6 +46,18 @@ pub fn pod_update(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     immutable(new, old, "/status/qosClass", "status.qosClass", &mut errors);
     errors
+}
+
+/// A pod mirrors one of a node's own pods from its first moment to its last, or never.
+pub(super) fn mirror_annotation(new: &Value, old: &Value, errors: &mut Errors) {
+    let pointer = "/metadata/annotations/kubernetes.io~1config.mirror";
+    let detail = match (new.pointer(pointer), old.pointer(pointer)) {
+        (Some(_), None) => "may not add mirror pod annotation",
+        (new, Some(old)) if new != Some(old) => "may not remove or update mirror pod annotation",
+        _ => return,
+    };
+    let field = format!("metadata.annotations[{MIRROR}]");
+    errors.push(FieldError::forbidden(field, detail));
 }
 
 fn same_length(new: &Value, old: &Value, list: &str) -> bool {

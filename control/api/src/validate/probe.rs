@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
+use super::container::PodContext;
 use super::names;
 use super::{
     Errors, child, items, not_negative, number, one_of, present, push_messages, required, text,
 };
-use crate::registry::FieldError;
+use crate::registry::{FieldError, FieldErrorKind};
 
 const PROBE_HANDLERS: &[&str] = &["exec", "httpGet", "tcpSocket", "grpc"];
 const HOOK_HANDLERS: &[&str] = &["exec", "httpGet", "tcpSocket", "sleep"];
@@ -53,14 +54,75 @@ pub(super) fn probes(container: &Value, path: &str, errors: &mut Errors) {
 }
 
 /// Checks the lifecycle hooks of a container.
-pub(super) fn lifecycle(container: &Value, path: &str, errors: &mut Errors) {
+pub(super) fn lifecycle(
+    container: &Value,
+    path: &str,
+    context: &PodContext<'_>,
+    errors: &mut Errors,
+) {
     let Some(lifecycle) = present(container, "lifecycle") else {
         return;
     };
     let path = child(path, "lifecycle");
     for key in ["postStart", "preStop"] {
         if let Some(hook) = present(lifecycle, key) {
-            handler(hook, &child(&path, key), HOOK_HANDLERS, errors);
+            let path = child(&path, key);
+            handler(hook, &path, HOOK_HANDLERS, errors);
+            sleep(hook, &path, context, errors);
+        }
+    }
+    stop_signal(lifecycle, &path, context, errors);
+}
+
+/// A hook that sleeps ends before the pod's grace period does.
+fn sleep(hook: &Value, path: &str, context: &PodContext<'_>, errors: &mut Errors) {
+    let Some(sleep) = present(hook, "sleep") else {
+        return;
+    };
+    let seconds = number(sleep, "seconds").unwrap_or_default();
+    let limit = context.grace_period_s.unwrap_or(i64::MAX);
+    if seconds < 0 || seconds > limit {
+        let detail =
+            format!("must be non-negative and less than terminationGracePeriodSeconds ({limit})");
+        let field = child(path, "sleep");
+        errors.push(FieldError::invalid(field, seconds.into(), detail));
+    }
+}
+
+/// Signals of Linux by name; those of real time are numbered from both ends.
+fn is_signal(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "ABRT", "ALRM", "BUS", "CHLD", "CLD", "CONT", "FPE", "HUP", "ILL", "INT", "IO", "IOT",
+        "KILL", "PIPE", "POLL", "PROF", "PWR", "QUIT", "SEGV", "STKFLT", "STOP", "SYS", "TERM",
+        "TRAP", "TSTP", "TTIN", "TTOU", "URG", "USR1", "USR2", "VTALRM", "WINCH", "XCPU", "XFSZ",
+        "RTMIN", "RTMAX",
+    ];
+    let Some(name) = name.strip_prefix("SIG") else {
+        return false;
+    };
+    let offset = |prefix: &str, most: u32| {
+        let number = name.strip_prefix(prefix).and_then(|text| text.parse().ok());
+        number.is_some_and(|number: u32| (1..=most).contains(&number))
+    };
+    NAMES.contains(&name) || offset("RTMIN+", 15) || offset("RTMAX-", 14)
+}
+
+fn stop_signal(lifecycle: &Value, path: &str, context: &PodContext<'_>, errors: &mut Errors) {
+    let signal = text(lifecycle, "stopSignal");
+    let field = child(path, "stopSignal");
+    if signal.is_empty() {
+        return;
+    }
+    match context.os {
+        None => {
+            let detail = "may not be set for containers with empty `spec.os.name`";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+        Some("linux") if is_signal(signal) => (),
+        Some(_) => {
+            let detail = "is not a signal of the pod's operating system";
+            let kind = FieldErrorKind::NotSupported;
+            errors.push(FieldError::new(kind, field, signal.into(), detail));
         }
     }
 }
@@ -80,10 +142,8 @@ fn handler(object: &Value, path: &str, kinds: &[&str], errors: &mut Errors) {
         }
         found += 1;
         match *kind {
-            "exec" => {
-                if items(handler, "", "command").next().is_none() {
-                    errors.push(FieldError::required(child(&path, "command"), ""));
-                }
+            "exec" if items(handler, "", "command").next().is_none() => {
+                errors.push(FieldError::required(child(&path, "command"), ""));
             }
             "httpGet" => http_get(handler, &path, errors),
             "tcpSocket" => port(handler, &path, errors),
@@ -97,7 +157,8 @@ fn handler(object: &Value, path: &str, kinds: &[&str], errors: &mut Errors) {
                     ));
                 }
             }
-            _ => not_negative(handler, &path, "seconds", errors),
+            // How long a hook may sleep depends on the pod.
+            _ => (),
         }
     }
     if found == 0 {

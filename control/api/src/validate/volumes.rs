@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
+use super::downward::{self, Purpose};
 use super::names;
 use super::{
-    Errors, child, container, duplicate, items, not_supported, number, present, push_messages,
-    required, text,
+    Errors, child, container, duplicate, items, not_supported, number, one_of, present,
+    push_messages, required, text,
 };
 use crate::registry::FieldError;
 
@@ -73,12 +74,21 @@ fn source(volume: &Value, path: &str, errors: &mut Errors) {
         }
         "downwardAPI" => {
             mode(source, &path, "defaultMode", errors);
-            downward(source, &path, errors);
+            downward_files(source, &path, errors);
         }
         "projected" => projected(source, &path, errors),
         "persistentVolumeClaim" => required(source, &path, "claimName", errors),
+        "image" => image(source, &path, errors),
         "emptyDir" => empty_dir(source, &path, errors),
         _ => (),
+    }
+}
+
+fn image(source: &Value, path: &str, errors: &mut Errors) {
+    required(source, path, "reference", errors);
+    if !text(source, "pullPolicy").is_empty() {
+        let known = &["Always", "IfNotPresent", "Never"];
+        one_of(source, path, "pullPolicy", known, errors);
     }
 }
 
@@ -116,7 +126,7 @@ fn key_paths(source: &Value, path: &str, errors: &mut Errors) {
     }
 }
 
-fn downward(source: &Value, path: &str, errors: &mut Errors) {
+fn downward_files(source: &Value, path: &str, errors: &mut Errors) {
     for (path, item) in items(source, path, "items") {
         file_path(item, &path, errors);
         mode(item, &path, "mode", errors);
@@ -130,12 +140,12 @@ fn downward(source: &Value, path: &str, errors: &mut Errors) {
                 errors.push(FieldError::invalid(path, "resource".into(), detail));
             }
             (Some(reference), None) => {
-                required(reference, &child(&path, "fieldRef"), "fieldPath", errors);
+                let path = child(&path, "fieldRef");
+                downward::field_ref(reference, &path, Purpose::Volume, errors);
             }
             (None, Some(reference)) => {
                 let path = child(&path, "resourceFieldRef");
-                required(reference, &path, "containerName", errors);
-                required(reference, &path, "resource", errors);
+                downward::resource_ref(reference, &path, Purpose::Volume, errors);
             }
         }
     }
@@ -165,7 +175,7 @@ fn projected(source: &Value, path: &str, errors: &mut Errors) {
                 required(source, &path, "name", errors);
                 key_paths(source, &path, errors);
             }
-            "downwardAPI" => downward(source, &path, errors),
+            "downwardAPI" => downward_files(source, &path, errors),
             "serviceAccountToken" => {
                 file_path(source, &path, errors);
                 let seconds = number(source, "expirationSeconds").unwrap_or(600);

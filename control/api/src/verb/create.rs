@@ -7,6 +7,7 @@ use swiftlet_client::api::{ApiError, resources};
 use swiftlet_store::Expect;
 
 use super::Written;
+use crate::admission;
 use crate::api::{ApiServer, Refused};
 use crate::decode;
 use crate::encode::{self, metadata_mut, metadata_str};
@@ -14,6 +15,7 @@ use crate::error;
 use crate::options::WriteOptions;
 use crate::registry::FieldError;
 use crate::route::{self, Target};
+use crate::service_ip;
 
 /// Names tried for one `generateName` (Kubernetes tries 8 as well).
 const GENERATED_NAMES_MAX: usize = 8;
@@ -36,6 +38,7 @@ pub(crate) async fn create(
     let base = complete_metadata(target, object)?;
     let generated = metadata_str(&base, "name").is_empty();
     let mut attempts = 0;
+    let _allocation = api.allocation(target).await;
     loop {
         attempts += 1;
         let object = named(base.clone());
@@ -45,7 +48,7 @@ pub(crate) async fn create(
             ..target.clone()
         };
         check_namespace(api, &target)?;
-        let object = prepared(&target, object)?;
+        let object = prepared(api, &target, object).await?;
         if options.dry_run {
             return match api.find(&target) {
                 Ok(_) => Err(error::already_exists(resource, &name)),
@@ -132,7 +135,7 @@ fn named(mut object: Value) -> Value {
 }
 
 /// Random letters and digits that are not mistaken for each other and spell no words.
-fn suffix() -> String {
+pub(crate) fn suffix() -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let random = uuid::Uuid::new_v4();
     random
@@ -143,22 +146,26 @@ fn suffix() -> String {
         .collect()
 }
 
-fn prepared(target: &Target, mut object: Value) -> Result<Value, ApiError> {
+async fn prepared(api: &ApiServer, target: &Target, mut object: Value) -> Result<Value, ApiError> {
     let strategy = target.resource.strategy;
     strategy.apply_defaults(&mut object);
+    admission::admit(api, target, &mut object).await?;
     strategy.prepare_for_create(&mut object);
     let mut errors = strategy.validate(&object);
+    errors.extend(strategy.validate_create(&object));
     if target.name.is_empty() && !errors.iter().any(|e| e.field == "metadata.name") {
         errors.push(FieldError::required(
             "metadata.name",
             "name or generateName is required",
         ));
     }
-    if errors.is_empty() {
-        Ok(object)
-    } else {
-        Err(error::invalid(target.resource, &target.name, &errors))
+    if !errors.is_empty() {
+        return Err(error::invalid(target.resource, &target.name, &errors));
     }
+    if service_ip::is_concerned(target) {
+        service_ip::allocate(api, target, &mut object, None)?;
+    }
+    Ok(object)
 }
 
 /// New objects need a namespace that exists and stays.

@@ -8,7 +8,7 @@ use crate::api::ApiServer;
 use crate::error;
 use crate::route::Target;
 
-/// Reads an object, its status (which is the whole object as well) or its scale.
+/// Reads an object, a part of it (which is shown as the whole object as well) or its scale.
 pub(crate) fn get(
     api: &ApiServer,
     target: &Target,
@@ -19,7 +19,9 @@ pub(crate) fn get(
         return Err(error::too_large_revision(requested, current));
     }
     match target.subresource {
-        "" | "status" => api.find(target).map(|entry| entry.value),
+        "" | "status" | "ephemeralcontainers" | "resize" => {
+            api.find(target).map(|entry| entry.value)
+        }
         "scale" => scale::get(api, target),
         _ => Err(error::method_not_allowed()),
     }

@@ -5,12 +5,14 @@ use swiftlet_client::api::ApiError;
 use swiftlet_store::{Entry, Expect};
 
 use super::Written;
+use super::pod_part::PodPart;
 use crate::api::{ApiServer, Refused};
 use crate::encode::{self, metadata_mut, metadata_str};
 use crate::error;
 use crate::options::WriteOptions;
 use crate::registry::FieldError;
 use crate::route::Target;
+use crate::service_ip;
 
 /// Times that a change is computed again after somebody else wrote first.
 const ATTEMPTS_MAX: usize = 64;
@@ -48,14 +50,18 @@ where
     F: FnMut(&Value) -> Result<Proposal, ApiError> + Send,
 {
     let resource = target.resource;
+    let allocation = api.allocation(target).await;
     let mut entry = api.find(target)?;
     for _ in 0..ATTEMPTS_MAX {
         let current = encode::decode(&entry);
         let Proposal {
-            object,
+            mut object,
             based_on,
             warnings,
         } = change(&current)?;
+        if allocation.is_some() {
+            service_ip::allocate(api, target, &mut object, Some(&current))?;
+        }
         if let Some(based_on) = based_on.as_deref()
             && based_on != entry.revision.0.to_string()
         {
@@ -167,6 +173,9 @@ pub(crate) fn complete(
             based_on,
             warnings: Vec::new(),
         });
+    }
+    if let Some(part) = PodPart::of(target.subresource) {
+        return part.complete(target, &new, current, based_on);
     }
     strategy.apply_defaults(&mut new);
     strategy.prepare_for_update(&mut new, current);

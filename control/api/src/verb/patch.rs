@@ -26,7 +26,7 @@ pub(crate) async fn patch(
         .map_err(|why| error::bad_request(format!("error decoding patch: {why}")))?;
     let apply = |current: &Value| apply(target, kind, &change, current);
     match target.subresource {
-        "" | "status" => {
+        "" | "status" | "ephemeralcontainers" | "resize" => {
             modify::modify(api, target, options, |current| {
                 proposal(target, apply(current)?, current, options)
             })

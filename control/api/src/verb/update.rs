@@ -19,7 +19,7 @@ pub(crate) async fn update(
 ) -> Result<Written, ApiError> {
     let resource = target.resource;
     match target.subresource {
-        "" | "status" => (),
+        "" | "status" | "ephemeralcontainers" | "resize" => (),
         "scale" => return scale::update(api, target, body, options).await,
         "finalize" => return finalize::finalize(api, target, body, options).await,
         _ => return Err(error::method_not_allowed()),

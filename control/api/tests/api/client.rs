@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -28,6 +28,8 @@ pub(crate) struct Call<'a> {
     pub(crate) accept: &'a str,
     pub(crate) content_type: &'a str,
     pub(crate) body: Bytes,
+    /// A bearer token; empty for none.
+    pub(crate) token: String,
 }
 
 pub(crate) fn get<'a>(path: impl Into<String>) -> Call<'a> {
@@ -37,6 +39,7 @@ pub(crate) fn get<'a>(path: impl Into<String>) -> Call<'a> {
         accept: "application/json",
         content_type: "",
         body: Bytes::new(),
+        token: String::new(),
     }
 }
 
@@ -100,6 +103,9 @@ pub(crate) async fn call(
         .header(ACCEPT, call.accept);
     if !call.content_type.is_empty() {
         request = request.header(CONTENT_TYPE, call.content_type);
+    }
+    if !call.token.is_empty() {
+        request = request.header(AUTHORIZATION, format!("Bearer {}", call.token));
     }
     sender
         .send_request(request.body(Full::new(call.body)).unwrap())

@@ -119,6 +119,7 @@ async fn kubectl_works_in_its_oldest_and_newest_version() {
         };
         objects(&kubectl).await;
         workloads(&kubectl).await;
+        served_lately(&kubectl).await;
         manifests(&kubectl).await;
         end(&kubectl).await;
     }
@@ -173,6 +174,55 @@ async fn objects(kubectl: &Kubectl<'_>) {
             "the server doesn't have a resource type \"widgets\"",
         )
         .await;
+}
+
+/// Tokens, services, classes, and a look into a running pod.
+async fn served_lately(kubectl: &Kubectl<'_>) {
+    // A token in three parts, of which the first says how it is signed.
+    kubectl
+        .works("-n demo create token sa", "eyJhbGciOiJFUzI1NiIs")
+        .await;
+    let services = [
+        (
+            "-n demo create service clusterip inner --tcp=80:8080",
+            "service/inner created",
+        ),
+        (
+            "-n demo create service nodeport outer --tcp=80",
+            "service/outer created",
+        ),
+        ("-n demo get service outer", "80:3"),
+        ("-n demo get svc inner -o wide", "app=inner"),
+        ("-n demo delete service inner outer", "deleted"),
+        (
+            "create priorityclass high --value=1000",
+            "priorityclass.scheduling.k8s.io/high created",
+        ),
+        ("get pc high", "1000"),
+        ("delete pc high", "deleted"),
+        ("get pc system-node-critical", "2000001000"),
+        ("get pv,pvc,sc,runtimeclass -A", "No resources found"),
+        ("auth can-i create pods", "yes"),
+    ];
+    for (line, shows) in services {
+        kubectl.works(line, shows).await;
+    }
+    kubectl
+        .works("-n demo run seen --image=busybox:1", "pod/seen created")
+        .await;
+    kubectl
+        .works(
+            "-n demo debug seen --image=busybox:1 -c look --attach=false",
+            "",
+        )
+        .await;
+    kubectl
+        .works(
+            "-n demo get pod seen -o jsonpath={.spec.ephemeralContainers[*].name}",
+            "look",
+        )
+        .await;
+    kubectl.works("-n demo delete pod seen", "deleted").await;
 }
 
 async fn workloads(kubectl: &Kubectl<'_>) {

@@ -1,6 +1,8 @@
 //! The API server's promises: through the local door, over HTTPS, and with real kubectl.
 
 #[cfg(test)]
+mod admission;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod https;
@@ -13,6 +15,12 @@ mod local;
 #[cfg(test)]
 mod mounts;
 #[cfg(test)]
+mod parts;
+#[cfg(test)]
 mod protobuf;
 #[cfg(test)]
+mod services;
+#[cfg(test)]
 mod support;
+#[cfg(test)]
+mod tokens;

@@ -205,9 +205,9 @@ async fn a_body_in_protobuf_is_answered_in_json_or_refused_with_a_reason() {
             "Pod in version \"v1\" cannot be handled as a ConfigMap",
         ),
         (
-            object("v1", "Service", "cm"),
-            "Service in version \"v1\" cannot be handled as a ConfigMap: no kind \"Service\" is \
-             registered for version \"v1\"",
+            object("v1", "Endpoints", "cm"),
+            "Endpoints in version \"v1\" cannot be handled as a ConfigMap: no kind \"Endpoints\" \
+             is registered for version \"v1\"",
         ),
         (
             object("apps/v1", "ConfigMap", "cm"),

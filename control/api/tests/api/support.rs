@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use swiftlet_api::pki::Pki;
+use swiftlet_api::token::SigningKey;
 use swiftlet_api::{ApiOptions, ApiServer, Mount, Server, ServerOptions};
 use swiftlet_client::api::{
     Api, ApiError, DeleteParameters, ObjectName, PatchKind, RawEvent, RawWatch, ResourceName,
@@ -36,7 +37,11 @@ pub(crate) async fn inside_with(limits: Limits) -> Inside {
         ..StoreOptions::in_memory()
     };
     let (store, _) = Store::open(options).await.expect("a store in memory opens");
-    let api = ApiServer::new(store, ApiOptions::default());
+    let options = ApiOptions {
+        signing_key: Some(SigningKey::generate().expect("a key can be made")),
+        ..ApiOptions::default()
+    };
+    let api = ApiServer::new(store, options);
     api.bootstrap()
         .await
         .expect("the first namespaces can be made");
@@ -48,6 +53,7 @@ pub(crate) fn user(name: &str, groups: &[&str]) -> UserInfo {
     UserInfo {
         name: name.into(),
         groups: groups.iter().map(ToString::to_string).collect(),
+        ..UserInfo::default()
     }
 }
 

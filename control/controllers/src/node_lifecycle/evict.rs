@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Pod, PodCondition, Taint, Toleration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::taints::{NOT_READY, UNREACHABLE};
 
@@ -17,6 +18,29 @@ pub(super) fn time_left(pod: &Pod, taints: &[Taint], now: Timestamp) -> Option<D
     taints
         .filter_map(|taint| time_left_with(pod, taint, now))
         .min()
+}
+
+/// The condition that says why the pod ends; `None` if it says so already (Kubernetes:
+/// `pkg/controller/tainteviction`).
+pub(super) fn disrupted(pod: &Pod, now: Timestamp) -> Option<Vec<PodCondition>> {
+    const KIND: &str = "DisruptionTarget";
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    let is_known = conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition.type_ == KIND && condition.status == "True");
+    (!is_known).then(|| {
+        vec![PodCondition {
+            type_: KIND.to_owned(),
+            status: "True".to_owned(),
+            reason: Some("DeletionByTaintManager".to_owned()),
+            message: Some("Taint manager: deleting due to NoExecute taint".to_owned()),
+            observed_generation: pod.metadata.generation,
+            last_transition_time: Some(Time(now)),
+            ..PodCondition::default()
+        }]
+    })
 }
 
 fn time_left_with(pod: &Pod, taint: &Taint, now: Timestamp) -> Option<Duration> {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Clock;
-use crate::manager::run_with_clock;
+use crate::manager::{Options, run};
 
 /// How long a simulated pod takes to become ready, and to end.
 pub(super) const START_TIME: Duration = Duration::from_secs(2);
@@ -37,7 +37,11 @@ impl Cluster {
         let shutdown = CancellationToken::new();
         let door: Arc<dyn Api> = api.clone();
         let clock = virtual_clock();
-        let controllers = run_with_clock(Arc::clone(&door), clock.clone(), shutdown.clone());
+        let options = Options {
+            clock: clock.clone(),
+            root_ca_pem: "certificate".to_owned(),
+        };
+        let controllers = run(Arc::clone(&door), options, shutdown.clone());
         tokio::spawn(controllers);
         tokio::spawn(run_pods(
             Client::new(Arc::clone(&door)),

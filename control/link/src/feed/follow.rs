@@ -5,6 +5,7 @@
 //!  ▲                                             └─ error (too old): list again
 //!  └───────────────────────────────────────────────────┘
 //! ```
+//! A resource that is not served is told as absent, and asked for again later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +19,16 @@ use super::Event;
 /// Pause before a list or a watch is repeated: one that ends at once must not become a busy loop.
 const REPEAT_PAUSE: Duration = Duration::from_millis(200);
 
+/// Pause before a resource that is not served is asked for again: the API's own kinds come with
+/// the program, and do not appear later.
+const ABSENT_PAUSE: Duration = Duration::from_mins(1);
+
 /// How far a follower has come.
 enum Position {
     /// Nothing is known, or changes were missed.
     Start,
+    /// The resource is not served.
+    Absent,
     /// Everything up to this revision has been told.
     After(u64),
     /// The same, and a watch is open.
@@ -52,11 +59,18 @@ impl Follower {
         let resource = self.selection.resource;
         loop {
             let position = std::mem::replace(&mut self.position, Position::Start);
+            if matches!(position, Position::Absent) {
+                tokio::time::sleep(ABSENT_PAUSE).await;
+            }
             let failed = match position {
-                Position::Start => match self.api.list(&self.selection).await {
+                Position::Start | Position::Absent => match self.api.list(&self.selection).await {
                     Ok(list) => {
                         self.position = Position::After(list.resource_version);
                         return Event::Listed(resource, list.items);
+                    }
+                    Err(error) if error.is_not_found() => {
+                        self.position = Position::Absent;
+                        return Event::Absent(resource);
                     }
                     Err(error) => Some(error),
                 },

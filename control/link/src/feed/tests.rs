@@ -1,4 +1,7 @@
 use serde_json::{Value, json};
+use swiftlet_client::api::{
+    ApiError, DeleteParameters, ObjectName, PatchKind, RawList, RawWatch, Selection,
+};
 
 use super::*;
 
@@ -53,14 +56,13 @@ fn answers(received: &mut Received) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn an_interest_is_answered_when_all_lists_have_come_and_again_with_each_list_of_pods() {
+fn an_interest_is_answered_when_its_lists_have_come_and_again_with_each_list_of_pods() {
     let mut feed = Feed::default();
     let mut received = attach(&mut feed, 1);
     want(&mut feed, "pull");
     feed.replace(resources::SECRETS, vec![secret("pull")]);
-    feed.replace(resources::PODS, vec![pod("pull")]);
     assert_eq!(answers(&mut received), []);
-    feed.replace(resources::CONFIG_MAPS, Vec::new());
+    feed.replace(resources::PODS, vec![pod("pull")]);
     assert_eq!(answers(&mut received), [("pull".into(), true)]);
     feed.replace(resources::PODS, Vec::new());
     assert_eq!(answers(&mut received), [("pull".into(), false)]);
@@ -85,7 +87,8 @@ fn a_node_sees_only_what_its_pods_refer_to() {
 #[test]
 fn a_node_has_a_bounded_number_of_interests_and_they_end_with_its_session() {
     let mut feed = Feed::default();
-    for resource in FOLLOWED {
+    feed.replace(resources::PODS, Vec::new());
+    for (_, resource) in KINDS {
         feed.replace(resource, Vec::new());
     }
     let mut received = attach(&mut feed, 1);
@@ -96,4 +99,143 @@ fn a_node_has_a_bounded_number_of_interests_and_they_end_with_its_session() {
     assert_eq!(feed.interest.len(), INTERESTS_MAX);
     let _received = attach(&mut feed, 2);
     assert!(feed.interest.is_empty());
+}
+
+fn want_kind(feed: &mut Feed, kind: &'static str, namespace: &str, name: &str) {
+    let object = ObjectId {
+        kind,
+        namespace: namespace.into(),
+        name: name.into(),
+    };
+    feed.command(Command::Interest {
+        node: "worker".into(),
+        object,
+        wanted: true,
+    });
+}
+
+fn service_lists(received: &mut Received) -> Vec<(String, usize)> {
+    std::iter::from_fn(|| received.try_recv().ok())
+        .filter_map(|message| match message.ok()?.message? {
+            Message::ServiceList(list) => Some((list.namespace, list.services_json.len())),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn the_services_of_a_namespace_come_as_a_whole_and_again_with_each_change() {
+    let mut feed = Feed::default();
+    feed.replace(resources::PODS, Vec::new());
+    let mut received = attach(&mut feed, 1);
+    want_kind(&mut feed, SERVICE, "default", "");
+    assert_eq!(service_lists(&mut received), []);
+    let service =
+        |name, namespace| encoded(&json!({"metadata": {"name": name, "namespace": namespace}}));
+    let all = vec![service("web", "default"), service("dns", "kube-system")];
+    feed.replace(resources::SERVICES, all);
+    assert_eq!(service_lists(&mut received), [("default".into(), 1)]);
+    let mut change = |kind, object| {
+        let event = RawEvent {
+            kind,
+            object,
+            resource_version: 9,
+        };
+        feed.change(resources::SERVICES, event);
+    };
+    change(WatchKind::Added, service("db", "default"));
+    change(WatchKind::Added, service("other", "kube-system"));
+    change(WatchKind::Deleted, service("web", "default"));
+    let lists = service_lists(&mut received);
+    assert_eq!(lists, [("default".into(), 2), ("default".into(), 1)]);
+}
+
+#[test]
+fn a_volume_is_seen_through_the_claim_that_a_pod_of_the_node_names() {
+    let mut feed = Feed::default();
+    let pod = encoded(&json!({
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"nodeName": "worker", "volumes": [
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        ]},
+    }));
+    feed.replace(resources::PODS, vec![pod]);
+    let volumes = ["pv-1", "pv-2"].map(|name| encoded(&json!({"metadata": {"name": name}})));
+    feed.replace(resources::PERSISTENT_VOLUMES, volumes.to_vec());
+    feed.replace(resources::PERSISTENT_VOLUME_CLAIMS, Vec::new());
+    let mut received = attach(&mut feed, 1);
+    want_kind(&mut feed, VOLUME, "", "pv-1");
+    want_kind(&mut feed, VOLUME, "", "pv-2");
+    let both = [("pv-1".into(), false), ("pv-2".into(), false)];
+    assert_eq!(answers(&mut received), both);
+    let claim = RawEvent {
+        kind: WatchKind::Modified,
+        object: encoded(&json!({
+            "metadata": {"name": "data", "namespace": "default"},
+            "spec": {"volumeName": "pv-1"},
+        })),
+        resource_version: 9,
+    };
+    feed.change(resources::PERSISTENT_VOLUME_CLAIMS, claim);
+    assert_eq!(answers(&mut received), [("pv-1".into(), true)]);
+}
+
+/// An API that serves no resource at all.
+struct Unserved;
+
+impl Unserved {
+    fn answer<T: Send>() -> futures::future::BoxFuture<'static, Result<T, ApiError>>
+    where
+        T: 'static,
+    {
+        let error = swiftlet_client::fake::error(404, "NotFound", "no such path");
+        Box::pin(std::future::ready(Err(error)))
+    }
+}
+
+type Answer<'a, T> = futures::future::BoxFuture<'a, Result<T, ApiError>>;
+
+impl Api for Unserved {
+    fn get<'a>(&'a self, _: &'a ObjectName) -> Answer<'a, Bytes> {
+        Self::answer()
+    }
+
+    fn list<'a>(&'a self, _: &'a Selection) -> Answer<'a, RawList> {
+        Self::answer()
+    }
+
+    fn watch(&self, _: &Selection, _: u64) -> Result<RawWatch, ApiError> {
+        Ok(stream::empty().boxed())
+    }
+
+    fn create<'a>(&'a self, _: &'a ObjectName, _: Bytes) -> Answer<'a, Bytes> {
+        Self::answer()
+    }
+
+    fn update<'a>(&'a self, _: &'a ObjectName, _: Bytes) -> Answer<'a, Bytes> {
+        Self::answer()
+    }
+
+    fn patch<'a>(&'a self, _: &'a ObjectName, _: PatchKind, _: Bytes) -> Answer<'a, Bytes> {
+        Self::answer()
+    }
+
+    fn delete<'a>(&'a self, _: &'a ObjectName, _: DeleteParameters) -> Answer<'a, Bytes> {
+        Self::answer()
+    }
+}
+
+#[tokio::test]
+async fn a_kind_that_the_api_does_not_serve_is_answered_as_absent_at_once() {
+    let first = follow(Arc::new(Unserved), resources::RUNTIME_CLASSES)
+        .next()
+        .await;
+    assert!(matches!(first, Some(Event::Absent(_))));
+    let mut feed = Feed::default();
+    feed.replace(resources::PODS, Vec::new());
+    let mut received = attach(&mut feed, 1);
+    want_kind(&mut feed, RUNTIME_CLASS, "", "kata");
+    assert_eq!(answers(&mut received), []);
+    feed.absent(resources::RUNTIME_CLASSES);
+    assert_eq!(answers(&mut received), [("kata".into(), false)]);
 }

@@ -49,6 +49,25 @@ fn requests_are_summed_as_kubernetes_sums_them() {
 }
 
 #[test]
+fn a_port_of_the_node_is_given_to_one_pod_at_a_time() {
+    let with = |port: Value| pod(json!({"containers": [{"name": "a", "ports": [port]}]}));
+    let web = with(json!({"containerPort": 80, "hostPort": 8080, "protocol": "TCP"}));
+    let mut node = node(json!({}));
+    assert!(reasons(&NodePorts, &web, &node).is_empty());
+    node.add(&PodUse::of(&web));
+    assert_eq!(
+        reasons(&NodePorts, &web, &node),
+        ["node(s) didn't have free ports for the requested pod ports"]
+    );
+    let local = json!({"containerPort": 80, "hostPort": 8080, "hostIP": "127.0.0.1"});
+    assert!(!reasons(&NodePorts, &with(local), &node).is_empty());
+    let udp = json!({"containerPort": 80, "hostPort": 8080, "protocol": "UDP"});
+    assert!(reasons(&NodePorts, &with(udp), &node).is_empty());
+    node.remove(&PodUse::of(&web));
+    assert!(reasons(&NodePorts, &web, &node).is_empty());
+}
+
+#[test]
 fn every_shortage_of_a_node_is_named() {
     let greedy = pod(json!({"containers": [
         {"name": "a", "resources": {"requests": {"cpu": "3", "memory": "2Gi", "gpu": "1"}}},

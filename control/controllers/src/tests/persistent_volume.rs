@@ -1,0 +1,131 @@
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use serde_json::{Value, json};
+use swiftlet_client::Object;
+
+use super::cluster::{Cluster, sleep};
+
+async fn volume(cluster: &Cluster, name: &str) -> PersistentVolume {
+    cluster
+        .create(json!({
+            "metadata": { "name": name, "finalizers": ["kubernetes.io/pv-protection"] },
+            "spec": {
+                "capacity": { "storage": "5Gi" },
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "manual",
+                "hostPath": { "path": "/data" },
+            },
+        }))
+        .await
+}
+
+async fn claim(cluster: &Cluster, name: &str) -> PersistentVolumeClaim {
+    cluster
+        .create(json!({
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "finalizers": ["kubernetes.io/pvc-protection"],
+            },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "manual",
+                "resources": { "requests": { "storage": "1Gi" } },
+            },
+        }))
+        .await
+}
+
+async fn found<T: Object>(cluster: &Cluster, namespace: &str, name: &str) -> Value {
+    let object: T = cluster.client.get(namespace, name).await.unwrap();
+    serde_json::to_value(object).unwrap()
+}
+
+async fn phase_of_claim(cluster: &Cluster, name: &str) -> Value {
+    found::<PersistentVolumeClaim>(cluster, "default", name).await["status"]["phase"].clone()
+}
+
+async fn phase_of_volume(cluster: &Cluster, name: &str) -> Value {
+    found::<PersistentVolume>(cluster, "", name).await["status"]["phase"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_waits_for_a_volume_and_both_are_bound() {
+    let cluster = Cluster::start();
+    let made = claim(&cluster, "c").await;
+    sleep(1).await;
+    assert_eq!(cluster.events("ProvisioningFailed").await, 1);
+    volume(&cluster, "v").await;
+    sleep(1).await;
+    let bound = found::<PersistentVolumeClaim>(&cluster, "default", "c").await;
+    assert_eq!(bound["spec"]["volumeName"], "v");
+    assert_eq!(bound["status"]["phase"], "Bound");
+    assert_eq!(bound["status"]["capacity"]["storage"], "5Gi");
+    let held = found::<PersistentVolume>(&cluster, "", "v").await;
+    assert_eq!(held["status"]["phase"], "Bound");
+    assert_eq!(held["spec"]["claimRef"]["uid"], made.uid());
+    let other = claim(&cluster, "other").await;
+    sleep(1).await;
+    assert_eq!(
+        found::<PersistentVolumeClaim>(&cluster, "default", "other").await["spec"]["volumeName"],
+        Value::Null
+    );
+    assert_ne!(other.uid(), made.uid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_goes_after_its_pod_and_its_volume_is_released() {
+    let cluster = Cluster::start();
+    volume(&cluster, "v").await;
+    let made = claim(&cluster, "c").await;
+    let pod: Pod = cluster
+        .create(json!({
+            "metadata": { "name": "p", "namespace": "default" },
+            "spec": {
+                "nodeName": "n1",
+                "containers": [{ "name": "c" }],
+                "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }],
+            },
+        }))
+        .await;
+    sleep(5).await;
+    assert_eq!(phase_of_claim(&cluster, "c").await, "Bound");
+    cluster.delete(&made, None).await;
+    sleep(5).await;
+    let waiting: PersistentVolumeClaim = cluster.get("c").await;
+    assert!(waiting.is_terminating(), "a pod uses it");
+    cluster.delete(&pod, None).await;
+    sleep(5).await;
+    assert!(cluster.list::<PersistentVolumeClaim>().await.is_empty());
+    assert_eq!(phase_of_volume(&cluster, "v").await, "Released");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_a_class_that_waits_is_bound_when_a_pod_needs_it() {
+    let cluster = Cluster::start();
+    let class: StorageClass = cluster
+        .create(json!({
+            "metadata": { "name": "manual" },
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }))
+        .await;
+    assert_eq!(class.name(), "manual");
+    volume(&cluster, "v").await;
+    claim(&cluster, "c").await;
+    sleep(5).await;
+    assert_eq!(phase_of_volume(&cluster, "v").await, "Available");
+    assert_eq!(cluster.events("WaitForFirstConsumer").await, 1);
+    let _: Pod = cluster
+        .create(json!({
+            "metadata": { "name": "p", "namespace": "default" },
+            "spec": {
+                "nodeName": "n1",
+                "containers": [{ "name": "c" }],
+                "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }],
+            },
+        }))
+        .await;
+    sleep(5).await;
+    assert_eq!(phase_of_claim(&cluster, "c").await, "Bound");
+}
