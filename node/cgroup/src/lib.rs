@@ -100,6 +100,22 @@ impl Cgroups for PodCgroups {
         Box::pin(self.blocking(move |tree| tree.ensure_pod(&pod, qos, &resources)))
     }
 
+    fn limit_all_pods<'a>(
+        &'a self,
+        resources: &'a LinuxResources,
+    ) -> BoxFuture<'a, Result<(), CgroupError>> {
+        let resources = resources.clone();
+        Box::pin(self.blocking(move |tree| tree.limit_all_pods(&resources)))
+    }
+
+    fn class_shares(
+        &self,
+        qos: QosClass,
+        cpu_shares: i64,
+    ) -> BoxFuture<'_, Result<(), CgroupError>> {
+        Box::pin(self.blocking(move |tree| tree.class_shares(qos, cpu_shares)))
+    }
+
     fn remove_pod<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<(), CgroupError>> {
         let pod = pod.clone();
         Box::pin(self.blocking(move |tree| tree.remove_pod(&pod)))

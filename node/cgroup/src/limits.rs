@@ -24,9 +24,16 @@ pub(crate) struct Setting {
     /// The controller's name, to find its hierarchy on v1.
     pub(crate) controller: &'static str,
     /// The file's name.
-    pub(crate) file: &'static str,
+    pub(crate) file: String,
     /// What is written.
     pub(crate) value: String,
+}
+
+impl Setting {
+    /// Whether it takes away what may not be there in the first place.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.controller == "hugetlb" && self.value == "0"
+    }
 }
 
 /// What to write for a pod. `is_new`: what is not limited needs no write, as it is the kernel's
@@ -39,7 +46,38 @@ pub(crate) fn pod(mode: Mode, limits: &LinuxResources, is_new: bool) -> Vec<Sett
     if limits.memory_limit_bytes > 0 || !is_new {
         settings.push(memory(mode, limits.memory_limit_bytes));
     }
+    if limits.pids_limit > 0 || !is_new {
+        settings.push(pids(limits.pids_limit));
+    }
+    let huge = limits.hugepage_limits.iter();
+    settings.extend(huge.map(|(size, bytes)| hugepages(mode, size, *bytes)));
     settings
+}
+
+/// What to write for the root of all pods. A limit that is not given is lifted: it may be that of
+/// an earlier start.
+pub(crate) fn all_pods(mode: Mode, limits: &LinuxResources) -> Vec<Setting> {
+    vec![
+        cpu_shares(mode, limits.cpu_shares),
+        memory(mode, limits.memory_limit_bytes),
+        pids(limits.pids_limit),
+    ]
+}
+
+fn pids(most: i64) -> Setting {
+    if most > 0 {
+        setting("pids", "pids.max", most)
+    } else {
+        setting("pids", "pids.max", "max")
+    }
+}
+
+fn hugepages(mode: Mode, size: &str, bytes: u64) -> Setting {
+    let file = match mode {
+        Mode::V1 => format!("hugetlb.{size}.limit_in_bytes"),
+        Mode::V2 => format!("hugetlb.{size}.max"),
+    };
+    setting("hugetlb", file, bytes)
 }
 
 /// The weight of a cgroup among its siblings, given in v1's unit.
@@ -83,10 +121,10 @@ fn memory(mode: Mode, bytes: i64) -> Setting {
     }
 }
 
-fn setting(controller: &'static str, file: &'static str, value: impl ToString) -> Setting {
+fn setting(controller: &'static str, file: impl Into<String>, value: impl ToString) -> Setting {
     Setting {
         controller,
-        file,
+        file: file.into(),
         value: value.to_string(),
     }
 }
@@ -116,7 +154,7 @@ mod tests {
             cpu_quota_us: 50_000,
             cpu_period_us: 100_000,
             memory_limit_bytes: 1 << 20,
-            oom_score_adj: 0,
+            ..LinuxResources::default()
         };
         assert_eq!(
             written(Mode::V1, &limits, true),
@@ -138,6 +176,28 @@ mod tests {
     }
 
     #[test]
+    fn processes_and_huge_pages_have_their_limits() {
+        let limits = LinuxResources {
+            cpu_shares: 2,
+            pids_limit: 64,
+            hugepage_limits: [("2MB".to_owned(), 4 << 20), ("1GB".to_owned(), 0)].into(),
+            ..LinuxResources::default()
+        };
+        assert_eq!(
+            written(Mode::V1, &limits, true)[1..],
+            [
+                "pids.max=64",
+                "hugetlb.1GB.limit_in_bytes=0",
+                "hugetlb.2MB.limit_in_bytes=4194304"
+            ]
+        );
+        assert_eq!(
+            written(Mode::V2, &limits, true)[2..],
+            ["hugetlb.1GB.max=0", "hugetlb.2MB.max=4194304"]
+        );
+    }
+
+    #[test]
     fn a_limit_that_was_taken_away_is_lifted() {
         let none = LinuxResources {
             cpu_shares: 2,
@@ -149,12 +209,18 @@ mod tests {
             [
                 "cpu.shares=2",
                 "cpu.cfs_quota_us=-1",
-                "memory.limit_in_bytes=-1"
+                "memory.limit_in_bytes=-1",
+                "pids.max=max"
             ]
         );
         assert_eq!(
             written(Mode::V2, &none, false),
-            ["cpu.weight=1", "cpu.max=max", "memory.max=max"]
+            [
+                "cpu.weight=1",
+                "cpu.max=max",
+                "memory.max=max",
+                "pids.max=max"
+            ]
         );
     }
 }

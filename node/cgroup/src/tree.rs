@@ -73,6 +73,33 @@ impl Tree {
         Ok(format!("/{path}"))
     }
 
+    /// Limits all pods together, in each hierarchy.
+    pub(crate) fn limit_all_pods(&self, resources: &LinuxResources) -> Result<(), CgroupError> {
+        for hierarchy in &self.hierarchies.folders {
+            self.make_parents(hierarchy, QosClass::Guaranteed)?;
+            let root = hierarchy.join(&self.root);
+            for setting in limits::all_pods(self.mode(), resources) {
+                self.apply(hierarchy, &root, &setting)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the weight of a class, whose folders are made if need be.
+    pub(crate) fn class_shares(&self, qos: QosClass, shares: i64) -> Result<(), CgroupError> {
+        if qos == QosClass::Guaranteed {
+            return Ok(());
+        }
+        for hierarchy in &self.hierarchies.folders {
+            let folder = hierarchy.join(self.class_path(qos));
+            if !folder.is_dir() {
+                self.make_parents(hierarchy, qos)?;
+            }
+            self.apply(hierarchy, &folder, &limits::cpu_shares(self.mode(), shares))?;
+        }
+        Ok(())
+    }
+
     /// Kills what is left of the pod and removes its folders; one that stays does not keep the
     /// others.
     pub(crate) fn remove_pod(&self, pod: &PodUid) -> Result<(), CgroupError> {
@@ -227,8 +254,12 @@ impl Tree {
         if self.mode() == Mode::V1 && !serves(hierarchy, setting.controller) {
             return Ok(());
         }
-        let path = folder.join(setting.file);
-        cgroup::write(&path, &setting.value).map_err(|error| failed(&path, "write", &error))
+        let path = folder.join(&setting.file);
+        match cgroup::write(&path, &setting.value) {
+            // Who shall have none of what this kernel does not count has none.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && setting.is_nothing() => Ok(()),
+            other => other.map_err(|error| failed(&path, "write", &error)),
+        }
     }
 
     /// Kills and removes these with all below; repeats until nothing is left or the time is over.

@@ -22,9 +22,9 @@ pub(crate) const READ_LIMIT: Duration = Duration::from_secs(30);
 /// Limit for a call that changes one object. Kubernetes' `runtimeRequestTimeout`.
 pub(crate) const CHANGE_LIMIT: Duration = Duration::from_mins(2);
 
-/// Limit for a pull. The runtime itself gives up on a pull that makes no progress; this ends one
-/// that trickles.
-pub(crate) const PULL_LIMIT: Duration = Duration::from_mins(15);
+/// Limit for a pull. The runtime itself gives up on a pull that makes no progress; kubelet has no
+/// limit here at all, since a large image over a thin line is no failure.
+pub(crate) const PULL_LIMIT: Duration = Duration::from_hours(6);
 
 /// How much later than the runtime we give up, so that its own word on the timeout arrives first.
 const LIMIT_SLACK: Duration = Duration::from_millis(250);

@@ -2,6 +2,7 @@
 
 pub(crate) mod container;
 pub(crate) mod sandbox;
+mod security;
 pub(crate) mod status;
 
 use std::collections::{BTreeMap, HashMap};

@@ -9,7 +9,7 @@ use swiftlet_model::runtime::{
 };
 
 use crate::client::{Call, Client, PULL_LIMIT, missing_is_done};
-use crate::convert;
+use crate::{convert, status};
 
 pub(crate) async fn one(client: &Client, image: &str) -> Result<Option<Image>, RuntimeError> {
     let request = ImageStatusRequest {
@@ -37,7 +37,32 @@ pub(crate) async fn all(client: &Client) -> Result<Vec<Image>, RuntimeError> {
             service.list_images(request)
         })
         .await?;
-    Ok(answer.images.into_iter().map(of_cri).collect())
+    let mut images: Vec<Image> = answer.images.into_iter().map(of_cri).collect();
+    // containerd pins the sandbox image itself from 1.7.3 on; before, only its configuration says
+    // which one that is.
+    if !images.iter().any(|image| image.pinned)
+        && let Some(configuration) = status::configuration(client).await?
+    {
+        pin_sandbox_image(&mut images, &configuration);
+    }
+    Ok(images)
+}
+
+/// Pins the image that containerd's configuration names as that of sandboxes.
+fn pin_sandbox_image(images: &mut [Image], configuration: &str) {
+    let after = configuration.split_once("\"sandboxImage\":\"");
+    let Some((name, _)) = after.and_then(|(_, rest)| rest.split_once('"')) else {
+        return;
+    };
+    // A short name is listed with its registry, and one without a tag with `latest`.
+    let names = [name.to_owned(), format!("{name}:latest")];
+    let is_it = |listed: &String| {
+        let is = |name: &String| listed == name || listed.ends_with(&format!("/{name}"));
+        names.iter().any(is)
+    };
+    for image in images {
+        image.pinned |= image.tags.iter().chain(&image.digests).any(is_it);
+    }
 }
 
 pub(crate) async fn pull(
@@ -120,5 +145,32 @@ fn spec(image: &str) -> ImageSpec {
         image: image.to_owned(),
         user_specified_image: image.to_owned(),
         ..ImageSpec::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sandbox_image_of_the_configuration_is_kept() {
+        let image = |tag: &str| Image {
+            tags: vec![tag.to_owned()],
+            ..Image::default()
+        };
+        let all = [
+            "docker.io/team/pause:3.9",
+            "docker.io/team/pause:3.8",
+            "r.io/app:1",
+        ];
+        for name in ["docker.io/team/pause:3.9", "team/pause:3.9"] {
+            let mut images = all.map(image);
+            let configuration = format!(r#"{{"a":1,"sandboxImage":"{name}","b":2}}"#);
+            pin_sandbox_image(&mut images, &configuration);
+            assert_eq!(images.map(|image| image.pinned), [true, false, false]);
+        }
+        let mut images = all.map(image);
+        pin_sandbox_image(&mut images, "{}");
+        assert!(images.iter().all(|image| !image.pinned));
     }
 }

@@ -1,27 +1,26 @@
 //! The task that owns the connection.
 
-use std::collections::{BTreeMap, HashMap};
+mod interests;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::Value;
-use swiftlet_model::control_plane::{
-    ControlPlaneError, ControlPlaneEvent, ObjectRef, RefKind, ReferencedData,
-};
+use swiftlet_model::control_plane::{ControlPlaneError, ControlPlaneEvent};
 use swiftlet_model::ids::{PodKey, PodUid};
 use swiftlet_proto::v1::node_link_client::NodeLinkClient;
 use swiftlet_proto::v1::{
-    Ack, ControlMessage, Hello, Interest, NodeMessage, PodRemoved, PodSnapshot, ReferencedObject,
-    control_message, node_message,
+    Ack, ControlMessage, Hello, NodeMessage, PodRemoved, PodSnapshot, control_message, node_message,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 use crate::transport::Transport;
+pub(crate) use interests::{Ask, Subject};
+use interests::{Interests, interest};
 
 /// Messages that may wait for the network.
 const OUTGOING_MAX: usize = 1024;
@@ -37,24 +36,25 @@ const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// node.
 const OPEN_LIMIT: Duration = Duration::from_secs(5);
 
-type Done<T> = oneshot::Sender<Result<T, ControlPlaneError>>;
+/// How long requests wait for a connection that is being made, before they are answered without
+/// one: a static pod must not wait for a control plane whose machine is gone.
+const OPEN_PATIENCE: Duration = Duration::from_millis(250);
+
+pub(crate) type Done<T> = oneshot::Sender<Result<T, ControlPlaneError>>;
 
 /// What callers ask of the connection.
 pub(crate) enum Request {
     /// Send, and answer when acknowledged.
     Report {
         message: node_message::Message,
-        done: Done<()>,
+        done: Done<Bytes>,
     },
     /// Send if connected.
     BestEffort { message: node_message::Message },
-    /// Answer the object's data, now or when the control plane has said them.
-    Referenced {
-        object: ObjectRef,
-        done: Done<Option<ReferencedData>>,
-    },
-    /// End the interest in an object.
-    Forget { object: ObjectRef },
+    /// Answer what is known of a subject, now or when the control plane has said it.
+    Ask(Ask),
+    /// End the interest in a subject.
+    Forget(Subject),
 }
 
 /// Everything that can wake an open connection.
@@ -68,14 +68,6 @@ enum Event<'a> {
     Shutdown,
 }
 
-/// What is known of an object of interest.
-enum Referenced {
-    /// The control plane has not answered yet.
-    Waiting(Vec<Done<Option<ReferencedData>>>),
-    /// The object's data, or that there is no such object.
-    Known(Option<ReferencedData>),
-}
-
 struct Open {
     outgoing: mpsc::Sender<NodeMessage>,
     incoming: Streaming<ControlMessage>,
@@ -86,8 +78,8 @@ pub(crate) struct Connection {
     version: String,
     events: mpsc::Sender<ControlPlaneEvent>,
     sequence: u64,
-    unacknowledged: HashMap<u64, Done<()>>,
-    referenced: HashMap<ObjectRef, Referenced>,
+    unacknowledged: HashMap<u64, Done<Bytes>>,
+    interests: Interests,
 }
 
 impl Connection {
@@ -102,14 +94,21 @@ impl Connection {
             events,
             sequence: 0,
             unacknowledged: HashMap::new(),
-            referenced: HashMap::new(),
+            interests: Interests::default(),
         }
     }
 
     pub(crate) async fn run(mut self, transport: Transport, mut requests: mpsc::Receiver<Request>) {
         let mut pause = RECONNECT_PAUSE_MIN;
         loop {
-            match tokio::time::timeout(OPEN_LIMIT, self.open(&transport)).await {
+            let opening = Box::pin(open(self.first_words(), transport.clone()));
+            let opened = tokio::time::timeout(OPEN_LIMIT, opening);
+            let opened = tokio::select! {
+                biased;
+                opened = opened => opened,
+                _ = self.refuse(OPEN_PATIENCE, &mut requests) => return,
+            };
+            match opened {
                 Ok(Ok(open)) => {
                     pause = RECONNECT_PAUSE_MIN;
                     if self.serve(open, &mut requests).await.is_shutdown() {
@@ -126,40 +125,17 @@ impl Connection {
         }
     }
 
-    async fn open(&self, transport: &Transport) -> Result<Open, tonic::Status> {
-        let unavailable =
-            |error: tonic::transport::Error| tonic::Status::unavailable(chain(&error));
-        let channel = transport.connect().await.map_err(unavailable)?;
-        let mut client = NodeLinkClient::new(channel)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        // What is said first must find room: nobody takes it before the stream is open.
-        let room = OUTGOING_MAX.max(self.referenced.len() + 1);
-        let (outgoing, messages) = mpsc::channel(room);
+    /// What is said first: who the node is, and what it is interested in.
+    fn first_words(&self) -> Vec<node_message::Message> {
         let hello = Hello {
             node_name: self.node_name.clone(),
             version: self.version.clone(),
         };
-        let first = [node_message::Message::Hello(hello)]
+        let interests = self.interests.subjects();
+        [node_message::Message::Hello(hello)]
             .into_iter()
-            .chain(self.referenced.keys().map(|object| interest(object, true)));
-        for message in first {
-            if outgoing
-                .try_send(NodeMessage {
-                    sequence: 0,
-                    message: Some(message),
-                })
-                .is_err()
-            {
-                break;
-            }
-        }
-        let incoming = client
-            .open(ReceiverStream::new(messages))
-            .await?
-            .into_inner();
-        tracing::info!(node = self.node_name, "attached to the control plane");
-        Ok(Open { outgoing, incoming })
+            .chain(interests.map(|subject| interest(subject, true)))
+            .collect()
     }
 
     async fn serve(&mut self, open: Open, requests: &mut mpsc::Receiver<Request>) -> Next {
@@ -199,40 +175,33 @@ impl Connection {
         for (_, done) in self.unacknowledged.drain() {
             let _ = done.send(Err(ControlPlaneError::Disconnected));
         }
-        for known in self.referenced.values_mut() {
-            if let Referenced::Waiting(waiting) = known {
-                for done in waiting.drain(..) {
-                    let _ = done.send(Err(ControlPlaneError::Disconnected));
-                }
-            }
+        self.interests.disconnected();
+    }
+
+    /// Between two connections: requests fail at once, but for what is known.
+    async fn wait(&mut self, pause: Duration, requests: &mut mpsc::Receiver<Request>) -> Next {
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(pause) => Next::Reconnect,
+            next = self.refuse(Duration::ZERO, requests) => next,
         }
     }
 
-    /// Between two connections: requests fail at once, but for cached objects.
-    async fn wait(&mut self, pause: Duration, requests: &mut mpsc::Receiver<Request>) -> Next {
-        let timer = tokio::time::sleep(pause);
-        tokio::pin!(timer);
-        loop {
-            let request = tokio::select! {
-                biased;
-                () = &mut timer => return Next::Reconnect,
-                request = requests.recv() => request,
-            };
+    /// Answers requests without a connection, after a while in which one may be made. Ends with
+    /// the last handle.
+    async fn refuse(&mut self, patience: Duration, requests: &mut mpsc::Receiver<Request>) -> Next {
+        tokio::time::sleep(patience).await;
+        while let Some(request) = requests.recv().await {
             match request {
-                Some(Request::Report { done, .. }) => {
+                Request::Report { done, .. } => {
                     let _ = done.send(Err(ControlPlaneError::Disconnected));
                 }
-                Some(Request::Referenced { object, done }) => {
-                    let _ = done.send(match self.referenced.get(&object) {
-                        Some(Referenced::Known(data)) => Ok(data.clone()),
-                        _ => Err(ControlPlaneError::Disconnected),
-                    });
-                }
-                Some(Request::Forget { object }) => drop(self.referenced.remove(&object)),
-                Some(Request::BestEffort { .. }) => (),
-                None => return Next::Shutdown,
+                Request::Ask(ask) => self.interests.answer_known(ask),
+                Request::Forget(subject) => self.interests.forget(&subject),
+                Request::BestEffort { .. } => (),
             }
         }
+        Next::Shutdown
     }
 
     fn send(&mut self, place: mpsc::Permit<'_, NodeMessage>, request: Request) {
@@ -243,18 +212,14 @@ impl Connection {
                 (self.sequence, message)
             }
             Request::BestEffort { message } => (0, message),
-            Request::Referenced { object, done } => {
-                let message = interest(&object, true);
-                let nobody = || Referenced::Waiting(Vec::new());
-                match self.referenced.entry(object).or_insert_with(nobody) {
-                    Referenced::Known(data) => drop(done.send(Ok(data.clone()))),
-                    Referenced::Waiting(waiting) => waiting.push(done),
-                }
-                (0, message)
-            }
-            Request::Forget { object } => {
-                self.referenced.remove(&object);
-                (0, interest(&object, false))
+            Request::Ask(ask) => match self.interests.ask(ask) {
+                Some(subject) => (0, interest(&subject, true)),
+                // The place is given back: nothing needs to be said.
+                None => return,
+            },
+            Request::Forget(subject) => {
+                self.interests.forget(&subject);
+                (0, interest(&subject, false))
             }
         };
         place.send(NodeMessage {
@@ -282,10 +247,13 @@ impl Connection {
             }
             Some(control_message::Message::Ack(ack)) => return self.acknowledge(ack),
             Some(control_message::Message::ReferencedObject(object)) => {
-                let Some(changed) = self.remember(object) else {
+                let Some(changed) = self.interests.object(object) else {
                     return;
                 };
                 ControlPlaneEvent::Referenced(changed)
+            }
+            Some(control_message::Message::ServiceList(list)) => {
+                return self.interests.services(list);
             }
             Some(control_message::Message::Welcome(welcome)) => {
                 return tracing::debug!(version = welcome.version, "welcome");
@@ -302,39 +270,38 @@ impl Connection {
         };
         let _ = done.send(match ack {
             Ack { retry: true, .. } => Err(ControlPlaneError::Disconnected),
-            ack if ack.dropped_because.is_empty() => Ok(()),
+            ack if ack.dropped_because.is_empty() => Ok(ack.answer),
             ack => Err(ControlPlaneError::Refused(ack.dropped_because)),
         });
     }
+}
 
-    /// Keeps an object's data; answers its name if they changed after the first time.
-    fn remember(&mut self, object: ReferencedObject) -> Option<ObjectRef> {
-        let kind = match object.kind.as_str() {
-            "ConfigMap" => RefKind::ConfigMap,
-            "Secret" => RefKind::Secret,
-            _ => return None,
+/// Opens the stream, and says the first words.
+async fn open(
+    first_words: Vec<node_message::Message>,
+    transport: Transport,
+) -> Result<Open, tonic::Status> {
+    let unavailable = |error: tonic::transport::Error| tonic::Status::unavailable(chain(&error));
+    let channel = transport.connect().await.map_err(unavailable)?;
+    let mut client = NodeLinkClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    // What is said first must find room: nobody takes it before the stream is open.
+    let (outgoing, messages) = mpsc::channel(OUTGOING_MAX.max(first_words.len()));
+    for message in first_words {
+        let message = Some(message);
+        let said = NodeMessage {
+            sequence: 0,
+            message,
         };
-        let data = object
-            .object_json
-            .as_deref()
-            .map(|json| Arc::new(data_of(kind, json)));
-        let name = ObjectRef {
-            kind,
-            namespace: object.namespace,
-            name: object.name,
-        };
-        // An answer to an interest that was given up meanwhile.
-        let known = self.referenced.get_mut(&name)?;
-        match std::mem::replace(known, Referenced::Known(data.clone())) {
-            Referenced::Known(before) => (before != data).then_some(name),
-            Referenced::Waiting(waiting) => {
-                for done in waiting {
-                    let _ = done.send(Ok(data.clone()));
-                }
-                None
-            }
+        if outgoing.try_send(said).is_err() {
+            break;
         }
     }
+    let incoming = client.open(ReceiverStream::new(messages)).await?;
+    let incoming = incoming.into_inner();
+    tracing::info!("attached to the control plane");
+    Ok(Open { outgoing, incoming })
 }
 
 /// The next request, taken only when there is a place for it: what cannot be sent must not keep the
@@ -364,15 +331,6 @@ impl Next {
     }
 }
 
-fn interest(object: &ObjectRef, wanted: bool) -> node_message::Message {
-    node_message::Message::Interest(Interest {
-        kind: object.kind.as_str().to_owned(),
-        namespace: object.namespace.clone(),
-        name: object.name.clone(),
-        wanted,
-    })
-}
-
 fn pods(snapshot: PodSnapshot) -> ControlPlaneEvent {
     ControlPlaneEvent::Pods(
         snapshot
@@ -389,26 +347,6 @@ fn decode_pod(json: &[u8]) -> Option<Arc<Pod>> {
     pod.map(Arc::new)
         .inspect_err(|error| tracing::error!(%error, "a pod cannot be decoded"))
         .ok()
-}
-
-/// `data` and `binaryData` of a ConfigMap, `data` of a Secret, as bytes.
-fn data_of(kind: RefKind, json: &[u8]) -> BTreeMap<String, Vec<u8>> {
-    let object: Value = serde_json::from_slice(json).unwrap_or_default();
-    let mut data = BTreeMap::new();
-    let mut take = |field: &str, encoded: bool| {
-        for (key, value) in object[field].as_object().into_iter().flatten() {
-            let text = value.as_str().unwrap_or_default();
-            let bytes = if encoded {
-                BASE64.decode(text).unwrap_or_default()
-            } else {
-                text.into()
-            };
-            data.insert(key.clone(), bytes);
-        }
-    };
-    take("data", kind == RefKind::Secret);
-    take("binaryData", true);
-    data
 }
 
 /// An error with its causes in one line.

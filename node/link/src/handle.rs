@@ -1,20 +1,25 @@
 //! The door that the kubelet holds: requests to the connection's task.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::{Event, Node, PodStatus};
+use k8s_openapi::api::authentication::v1::TokenRequestStatus;
+use k8s_openapi::api::core::v1::{Event, Node, Pod, PodStatus, Service};
 use serde::Serialize;
 use swiftlet_model::control_plane::{
     CONTROL_QUEUE_MAX, ControlPlane, ControlPlaneError, ControlPlaneReceiver, ObjectRef,
-    ReferencedData,
+    ReferencedData, Token, TokenRequest,
 };
 use swiftlet_model::ids::PodKey;
 use swiftlet_proto::v1::{
-    EventReport, LeaseRenewal, NodeReport, ObjectKey, PodGone, PodStatusReport,
-    node_message::Message,
+    CreateMirrorPod, DeleteMirrorPod, EventReport, LeaseRenewal, NodeReport, ObjectKey, PodGone,
+    PodStatusReport, TokenRequest as TokenRequestMessage, node_message::Message,
 };
 use tokio::sync::{mpsc, oneshot};
 
-use crate::connection::{Connection, Request};
+use crate::connection::{Ask, Connection, Request, Subject};
+use crate::data::data_of;
 use crate::kubeconfig::Kubeconfig;
 use crate::transport::{Transport, TransportError};
 
@@ -55,9 +60,26 @@ impl NodeLink {
     }
 
     async fn acknowledged(&self, message: Message) -> Result<(), ControlPlaneError> {
+        self.answered(message).await.map(|_| ())
+    }
+
+    async fn answered(&self, message: Message) -> Result<Bytes, ControlPlaneError> {
         let (done, answer) = oneshot::channel();
         self.request(Request::Report { message, done }).await?;
         answer.await.unwrap_or(Err(ControlPlaneError::Disconnected))
+    }
+
+    async fn ask_object(&self, object: &ObjectRef) -> Result<Option<Bytes>, ControlPlaneError> {
+        let (done, answer) = oneshot::channel();
+        let ask = Ask::Object(object.clone(), done);
+        self.request(Request::Ask(ask)).await?;
+        answer.await.unwrap_or(Err(ControlPlaneError::Disconnected))
+    }
+
+    /// A full queue only costs the control plane a few messages: the interest ends with the
+    /// connection.
+    fn end_interest(&self, subject: Subject) {
+        let _ = self.requests.try_send(Request::Forget(subject));
     }
 
     async fn request(&self, request: Request) -> Result<(), ControlPlaneError> {
@@ -123,22 +145,76 @@ impl ControlPlane for NodeLink {
         object: &'a ObjectRef,
     ) -> BoxFuture<'a, Result<Option<ReferencedData>, ControlPlaneError>> {
         Box::pin(async move {
-            let (done, answer) = oneshot::channel();
-            self.request(Request::Referenced {
-                object: object.clone(),
-                done,
-            })
-            .await?;
-            answer.await.unwrap_or(Err(ControlPlaneError::Disconnected))
+            let json = self.ask_object(object).await?;
+            Ok(json.map(|json| Arc::new(data_of(object.kind, &json))))
         })
     }
 
     fn forget(&self, object: &ObjectRef) {
-        // A full queue only costs the control plane a few messages: the interest ends with the
-        // connection.
-        let _ = self.requests.try_send(Request::Forget {
-            object: object.clone(),
+        self.end_interest(Subject::Object(object.clone()));
+    }
+
+    fn service_account_token<'a>(
+        &'a self,
+        request: &'a TokenRequest,
+    ) -> BoxFuture<'a, Result<Token, ControlPlaneError>> {
+        let message = Message::TokenRequest(TokenRequestMessage {
+            pod: Some(object_key(&request.pod)),
+            service_account: request.service_account.clone(),
+            audience: request.audience.clone(),
+            expiration_s: request.expiration_s,
         });
+        Box::pin(async move {
+            let answer = self.answered(message).await?;
+            let status: TokenRequestStatus = serde_json::from_slice(&answer)
+                .map_err(|error| ControlPlaneError::Refused(error.to_string()))?;
+            Ok(Token {
+                token: status.token,
+                expires_at: status.expiration_timestamp.0,
+            })
+        })
+    }
+
+    fn services<'a>(
+        &'a self,
+        namespace: &'a str,
+    ) -> BoxFuture<'a, Result<Arc<Vec<Service>>, ControlPlaneError>> {
+        Box::pin(async move {
+            let (done, answer) = oneshot::channel();
+            let ask = Ask::Services(namespace.to_owned(), done);
+            self.request(Request::Ask(ask)).await?;
+            answer.await.unwrap_or(Err(ControlPlaneError::Disconnected))
+        })
+    }
+
+    fn forget_services(&self, namespace: &str) {
+        self.end_interest(Subject::Services(namespace.to_owned()));
+    }
+
+    fn object<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Bytes>, ControlPlaneError>> {
+        Box::pin(self.ask_object(object))
+    }
+
+    fn create_mirror_pod<'a>(
+        &'a self,
+        pod: &'a Pod,
+    ) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
+        Box::pin(async move {
+            let pod_json = encode(pod)?;
+            self.acknowledged(Message::CreateMirrorPod(CreateMirrorPod { pod_json }))
+                .await
+        })
+    }
+
+    fn delete_mirror_pod<'a>(
+        &'a self,
+        pod: &'a PodKey,
+    ) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
+        let pod = Some(object_key(pod));
+        Box::pin(self.acknowledged(Message::DeleteMirrorPod(DeleteMirrorPod { pod })))
     }
 }
 

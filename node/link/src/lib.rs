@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod data;
 mod handle;
 pub mod kubeconfig;
 mod transport;

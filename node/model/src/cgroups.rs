@@ -38,6 +38,20 @@ pub trait Cgroups: Send + Sync {
         resources: &'a LinuxResources,
     ) -> BoxFuture<'a, Result<String, CgroupError>>;
 
+    /// Limits what all pods together may take, and their weight against the rest of the machine.
+    fn limit_all_pods<'a>(
+        &'a self,
+        resources: &'a LinuxResources,
+    ) -> BoxFuture<'a, Result<(), CgroupError>>;
+
+    /// Sets the weight that all pods of a class have together. The class of Guaranteed pods has no
+    /// cgroup of its own.
+    fn class_shares(
+        &self,
+        qos: QosClass,
+        cpu_shares: i64,
+    ) -> BoxFuture<'_, Result<(), CgroupError>>;
+
     /// Kills what is left in it and removes it. Missing is success.
     fn remove_pod<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<(), CgroupError>>;
 

@@ -44,6 +44,8 @@ pub enum RefKind {
     PersistentVolumeClaim,
     /// `v1/PersistentVolume`; no namespace.
     PersistentVolume,
+    /// `v1/Node`: the node's own, for its labels and taints; no namespace.
+    Node,
 }
 
 impl RefKind {
@@ -55,7 +57,21 @@ impl RefKind {
             Self::RuntimeClass => "RuntimeClass",
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
             Self::PersistentVolume => "PersistentVolume",
+            Self::Node => "Node",
         }
+    }
+
+    /// The kind of this name in the API.
+    pub fn of(kind: &str) -> Option<Self> {
+        let all = [
+            Self::ConfigMap,
+            Self::Secret,
+            Self::RuntimeClass,
+            Self::PersistentVolumeClaim,
+            Self::PersistentVolume,
+            Self::Node,
+        ];
+        all.into_iter().find(|one| one.as_str() == kind)
     }
 
     /// Kubernetes' word in messages.
@@ -66,6 +82,7 @@ impl RefKind {
             Self::RuntimeClass => "runtimeclass",
             Self::PersistentVolumeClaim => "persistentvolumeclaim",
             Self::PersistentVolume => "persistentvolume",
+            Self::Node => "node",
         }
     }
 }
@@ -117,59 +134,36 @@ pub trait ControlPlane: Send + Sync {
     fn service_account_token<'a>(
         &'a self,
         request: &'a TokenRequest,
-    ) -> BoxFuture<'a, Result<Token, ControlPlaneError>> {
-        let _ = request;
-        Box::pin(async {
-            Err(ControlPlaneError::Refused(
-                "tokens are not served".to_owned(),
-            ))
-        })
-    }
+    ) -> BoxFuture<'a, Result<Token, ControlPlaneError>>;
 
     /// The Services of a namespace, for the environment of its containers; the control plane's
-    /// last word, waiting for the first answer.
+    /// last word, waiting for the first answer. The API's own Service is `kubernetes` in `default`,
+    /// which is asked for like any other namespace.
     fn services<'a>(
         &'a self,
         namespace: &'a str,
-    ) -> BoxFuture<'a, Result<Arc<Vec<Service>>, ControlPlaneError>> {
-        let _ = namespace;
-        Box::pin(async { Ok(Arc::default()) })
-    }
+    ) -> BoxFuture<'a, Result<Arc<Vec<Service>>, ControlPlaneError>>;
+
+    /// No pod of this namespace is here any more.
+    fn forget_services(&self, namespace: &str);
 
     /// The whole object, as JSON, of any kind that a pod may name. `Ok(None)`: there is none.
     fn object<'a>(
         &'a self,
         object: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<Bytes>, ControlPlaneError>> {
-        let _ = object;
-        Box::pin(async { Ok(None) })
-    }
+    ) -> BoxFuture<'a, Result<Option<Bytes>, ControlPlaneError>>;
 
-    /// Shows a static pod in the API; one that is there already is success.
+    /// Shows a static pod in the API; one of the same hash that is there already is success.
     fn create_mirror_pod<'a>(
         &'a self,
         pod: &'a Pod,
-    ) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
-        let _ = pod;
-        Box::pin(async {
-            Err(ControlPlaneError::Refused(
-                "mirror pods are not served".to_owned(),
-            ))
-        })
-    }
+    ) -> BoxFuture<'a, Result<(), ControlPlaneError>>;
 
     /// Removes a mirror pod at once; a missing one, or another uid, is success.
     fn delete_mirror_pod<'a>(
         &'a self,
         pod: &'a PodKey,
-    ) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
-        let _ = pod;
-        Box::pin(async {
-            Err(ControlPlaneError::Refused(
-                "mirror pods are not served".to_owned(),
-            ))
-        })
-    }
+    ) -> BoxFuture<'a, Result<(), ControlPlaneError>>;
 }
 
 /// A request for a token: `authentication.k8s.io/v1` `TokenRequest`.

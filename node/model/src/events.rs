@@ -45,3 +45,19 @@ pub const FAILED_MOUNT: &str = "FailedMount";
 pub const STARTING: &str = "Starting";
 /// The node is ready.
 pub const NODE_READY: &str = "NodeReady";
+/// An image's name cannot be read, or the runtime cannot tell whether it has the image.
+pub const INSPECT_FAILED: &str = "InspectFailed";
+/// A Secret of `spec.imagePullSecrets` is not there, or holds no credentials.
+pub const FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET: &str = "FailedToRetrieveImagePullSecret";
+/// The file system of images says that it has no size.
+pub const INVALID_DISK_CAPACITY: &str = "InvalidDiskCapacity";
+/// Unused images were removed, but not enough of them.
+pub const FREE_DISK_SPACE_FAILED: &str = "FreeDiskSpaceFailed";
+/// Unused images could not be removed several times in a row.
+pub const IMAGE_GC_FAILED: &str = "ImageGCFailed";
+/// A container's postStart hook has failed.
+pub const FAILED_POST_START_HOOK: &str = "FailedPostStartHook";
+/// A container's preStop hook has failed.
+pub const FAILED_PRE_STOP_HOOK: &str = "FailedPreStopHook";
+/// A pod was active longer than it may; the reason in its status as well.
+pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";

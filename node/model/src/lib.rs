@@ -5,12 +5,18 @@
 #![forbid(unsafe_code)]
 
 pub mod cgroups;
+pub mod checkpoints;
 pub mod clock;
 pub mod control_plane;
 pub mod events;
 pub mod ids;
 pub mod lifecycle;
+pub mod logs;
+pub mod node_stats;
+pub mod probes;
 pub mod runtime;
+pub mod shutdown;
+pub mod sources;
 pub mod volumes;
 
 pub use futures::future::BoxFuture;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
@@ -20,7 +21,8 @@ pub trait Volumes: Send + Sync {
         pod: &'a Arc<Pod>,
     ) -> BoxFuture<'a, Result<BTreeMap<String, PathBuf>, VolumeError>>;
 
-    /// Brings the files of ConfigMap and Secret volumes up to date.
+    /// Brings the files of volumes up to date that show what may change: objects of the control
+    /// plane, tokens, and what is written about the pod itself.
     fn refresh<'a>(&'a self, pod: &'a Arc<Pod>) -> BoxFuture<'a, Result<(), VolumeError>>;
 
     /// Unmounts and removes all volumes and the pod's folder, and with `logs` its logs. Missing is
@@ -38,18 +40,37 @@ pub trait Volumes: Send + Sync {
         &'a self,
         pod: &'a PodUid,
         mount: &'a SubPath,
-    ) -> BoxFuture<'a, Result<PathBuf, VolumeError>> {
-        let _ = pod;
-        Box::pin(async {
-            Err(VolumeError::Unsupported {
-                volume: mount.volume.clone(),
-                kind: "subPath".to_owned(),
-            })
-        })
-    }
+    ) -> BoxFuture<'a, Result<PathBuf, VolumeError>>;
+
+    /// How long the files of the pod's volumes are good without a [`Self::refresh`], which is for
+    /// tokens; `None`: until something changes. Asked for again after each refresh.
+    fn refresh_due(&self, pod: &PodUid) -> Option<Duration>;
+
+    /// What the pod's volumes and logs take on the node's disk.
+    fn usage<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<VolumeUsage, VolumeError>>;
 
     /// The pods that have a folder on this node.
     fn pods_on_disk(&self) -> BoxFuture<'_, Result<Vec<PodUid>, VolumeError>>;
+}
+
+/// What a pod takes on the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeUsage {
+    /// The emptyDir volumes by name.
+    pub empty_dirs: BTreeMap<String, EmptyDirUsage>,
+    /// Bytes of the containers' logs, rotated ones included.
+    pub logs_bytes: u64,
+    /// The walk was given up at its limit: there is at least as much as is told.
+    pub is_partial: bool,
+}
+
+/// What an emptyDir holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EmptyDirUsage {
+    /// Bytes that it takes.
+    pub bytes: u64,
+    /// It lies in memory, which the pod's cgroup accounts for, and not on the disk.
+    pub in_memory: bool,
 }
 
 /// One mount of a part of a volume.
@@ -69,12 +90,19 @@ pub struct SubPath {
 
 /// Files of a pod beside its volumes. Every method may be repeated.
 pub trait PodFiles: Send + Sync {
+    /// Where the `/etc/hosts` of the pod's containers lies; [`Volumes::set_up`] makes it empty, so
+    /// that a container can be made before the pod has its address.
+    fn hosts_path(&self, pod: &PodUid) -> PathBuf;
+
     /// Writes the `/etc/hosts` that the pod's containers see; answers its path on the node.
     fn hosts_file<'a>(
         &'a self,
         pod: &'a PodUid,
         content: &'a str,
     ) -> BoxFuture<'a, Result<PathBuf, VolumeError>>;
+
+    /// The node's own `/etc/hosts`, for pods in its network.
+    fn node_hosts(&self) -> BoxFuture<'_, Result<String, VolumeError>>;
 
     /// Makes the empty file that a container sees as its `terminationMessagePath`; answers its path
     /// on the node.
@@ -85,8 +113,8 @@ pub trait PodFiles: Send + Sync {
         attempt: u32,
     ) -> BoxFuture<'a, Result<PathBuf, VolumeError>>;
 
-    /// What the container wrote there, at most `bytes_max` from its beginning, as text; empty if
-    /// there is none.
+    /// What the container wrote there, at most the last `bytes_max`, as text; empty if there is
+    /// none.
     fn termination_message<'a>(
         &'a self,
         pod: &'a PodUid,
@@ -116,15 +144,40 @@ pub enum VolumeError {
         kind: String,
     },
     /// A ConfigMap, Secret or key that is not there and not optional.
-    #[error("MountVolume.SetUp failed for volume \"{volume}\": {what} not found")]
+    #[error("MountVolume.SetUp failed for volume \"{volume}\" : {what} not found")]
     Missing {
         /// `spec.volumes[].name`.
         volume: String,
         /// `configmap "name"`, `secret "name"` or a key of one.
         what: String,
     },
+    /// A claim that has no volume yet.
+    #[error(
+        "MountVolume.SetUp failed for volume \"{volume}\" : \
+        PersistentVolumeClaim is not bound: \"{claim}\""
+    )]
+    NotBound {
+        /// `spec.volumes[].name`.
+        volume: String,
+        /// The claim's name.
+        claim: String,
+    },
+    /// A `subPath` that no volume has.
+    #[error("{0}")]
+    BadSubPath(String),
+    /// A `subPath` that cannot be mounted. Why is for the node's log alone: it tells of files that
+    /// are not the pod's.
+    #[error("failed to prepare subPath for volumeMount \"{volume}\" of container \"{container}\"")]
+    SubPath {
+        /// `spec.volumes[].name`.
+        volume: String,
+        /// The container's name.
+        container: String,
+        /// What went wrong.
+        cause: String,
+    },
     /// The kernel or the control plane said no.
-    #[error("MountVolume.SetUp failed for volume \"{volume}\": {cause}")]
+    #[error("MountVolume.SetUp failed for volume \"{volume}\" : {cause}")]
     Failed {
         /// `spec.volumes[].name`.
         volume: String,

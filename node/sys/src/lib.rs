@@ -8,7 +8,9 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 
+pub mod beneath;
 pub mod cgroup;
 pub mod file_thread;
 pub mod mount;
 pub mod netns;
+pub mod ready;

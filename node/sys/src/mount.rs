@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::statvfs::statvfs;
 
 /// Mounts a tmpfs. `size_bytes`: its limit; `None` is the kernel's, half of the memory.
 pub fn tmpfs(target: &Path, size_bytes: Option<u64>, mode: u32) -> io::Result<()> {
@@ -19,9 +20,30 @@ pub fn tmpfs(target: &Path, size_bytes: Option<u64>, mode: u32) -> io::Result<()
     mount(kind, target, kind, flags, Some(options.as_str())).map_err(Into::into)
 }
 
+/// Mounts a file system of huge pages of this size (`2M`, `1Gi`).
+pub fn hugetlbfs(target: &Path, page_size: &str, mode: u32) -> io::Result<()> {
+    let options = format!("mode={mode:o},pagesize={page_size}");
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    let kind = Some("hugetlbfs");
+    mount(kind, target, kind, flags, Some(options.as_str())).map_err(Into::into)
+}
+
+/// Shows at `target` what lies at `source` too; mounts below that are not shown.
+pub fn bind(source: &Path, target: &Path) -> io::Result<()> {
+    let none = None::<&str>;
+    mount(Some(source), target, none, MsFlags::MS_BIND, none).map_err(Into::into)
+}
+
 /// Unmounts what is mounted at `target`; never follows a link there.
 pub fn unmount(target: &Path) -> io::Result<()> {
     umount2(target, MntFlags::UMOUNT_NOFOLLOW).map_err(Into::into)
+}
+
+/// What the file system that is mounted at `target` holds.
+pub fn used_bytes(target: &Path) -> io::Result<u64> {
+    let stat = statvfs(target)?;
+    let used = stat.blocks().saturating_sub(stat.blocks_free());
+    Ok(used.saturating_mul(stat.fragment_size()))
 }
 
 /// The mount points at and below a folder, as this mount namespace has them, the newest first.

@@ -13,7 +13,9 @@
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink,
+};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -81,10 +83,12 @@ fn is_same(folder: &Path, payload: &Payload, group: Option<u32>) -> bool {
     let wanted: BTreeSet<_> = payload.keys().cloned().collect();
     let same = |name: &String, file: &File| {
         let path = folder.join(name);
-        let mode = fs::metadata(&path)
-            .map(|it| it.permissions().mode() & 0o7777)
-            .ok();
-        mode == Some(file_mode(file, group)) && fs::read(&path).ok().as_ref() == Some(&file.content)
+        let Ok(found) = fs::metadata(&path) else {
+            return false;
+        };
+        found.mode() & 0o7777 == file_mode(file, group)
+            && found.uid() == file.owner.unwrap_or(0)
+            && fs::read(&path).ok().as_ref() == Some(&file.content)
     };
     found == wanted && payload.iter().all(|(name, file)| same(name, file))
 }
@@ -124,7 +128,7 @@ fn write_file(folder: &Path, name: &str, file: &File, group: Option<u32>) -> io:
         .mode(0o600)
         .open(&path)?
         .write_all(&file.content)?;
-    own(&path, file_mode(file, group), group)
+    own(&path, file_mode(file, group), file.owner, group)
 }
 
 fn file_mode(file: &File, group: Option<u32>) -> u32 {
@@ -136,14 +140,15 @@ fn make_folder(path: &Path, group: Option<u32>) -> io::Result<()> {
     own(
         path,
         FOLDER_MODE | group.map_or(0, |_| GROUP_FOLDER_BITS),
+        None,
         group,
     )
 }
 
 /// The mode last: a change of the owner clears bits of it, and the umask took part in the creation.
-fn own(path: &Path, mode: u32, group: Option<u32>) -> io::Result<()> {
-    if group.is_some() {
-        std::os::unix::fs::lchown(path, None, group)?;
+fn own(path: &Path, mode: u32, owner: Option<u32>, group: Option<u32>) -> io::Result<()> {
+    if owner.is_some() || group.is_some() {
+        std::os::unix::fs::lchown(path, owner, group)?;
     }
     fs::set_permissions(path, Permissions::from_mode(mode))
 }
@@ -189,14 +194,13 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt as _;
-
     use super::*;
 
     fn payload(files: &[(&str, &str)]) -> Payload {
         let file = |text: &str| File {
             content: text.as_bytes().to_vec(),
             mode: 0o640,
+            owner: None,
         };
         files
             .iter()

@@ -20,6 +20,21 @@ impl Folders {
         self.root.join("pods").join(pod.as_str())
     }
 
+    /// What the pod's containers see as `/etc/hosts`.
+    pub(crate) fn hosts(&self, pod: &PodUid) -> PathBuf {
+        self.pod(pod).join("etc-hosts")
+    }
+
+    /// What the pod's containers wrote as their last words.
+    pub(crate) fn last_words(&self, pod: &PodUid) -> PathBuf {
+        self.pod(pod).join("containers")
+    }
+
+    /// Below it lie the parts of volumes that containers mount.
+    pub(crate) fn sub_paths(&self, pod: &PodUid) -> PathBuf {
+        self.pod(pod).join("volume-subpaths")
+    }
+
     /// One volume. `plugin` is the folder of the volume's kind.
     pub(crate) fn volume(&self, pod: &PodUid, plugin: &str, name: &str) -> PathBuf {
         self.pod(pod).join("volumes").join(plugin).join(name)
@@ -38,6 +53,11 @@ impl Folders {
             .into_iter()
             .filter(|name| name.ends_with(&ending));
         Ok(names.map(|name| self.logs.join(name)).collect())
+    }
+
+    /// Names of the pods' log folders.
+    pub(crate) fn log_names(&self) -> io::Result<Vec<String>> {
+        names(&self.logs)
     }
 
     /// The pods that have a folder.

@@ -2,17 +2,29 @@
 //!
 //! ```text
 //! <root>/pods/<uid>/volumes/kubernetes.io~empty-dir/<volume>
-//!                           kubernetes.io~configmap/<volume>
-//!                           kubernetes.io~secret/<volume>
+//!                           kubernetes.io~{configmap,secret,downward-api,projected}/<volume>
+//!                   volume-subpaths/<volume>/<container>/<index>
+//!                   containers/<container>/<attempt>
+//!                   etc-hosts
 //! <logs>/<namespace>_<name>_<uid>/<container>
 //!
-//! plan.rs     what a pod wants: pure     atomic.rs     files that change all at once
-//! payload.rs  which files: pure          tear_down.rs  unmount, look again, remove
-//! make.rs     folders and mounts         references.rs who uses which object
+//! plan.rs       what a pod wants: pure       make.rs        folders and mounts
+//! files.rs      sources of files: pure       atomic.rs      files that change all at once
+//! claim.rs      what a claim is bound to     ownership.rs   a group for a whole volume
+//! order.rs      all that must be fetched     sub_path.rs    parts of volumes
+//! tokens.rs     tokens and their renewal     pod_files.rs   hosts, last words, ends of logs
+//! payload.rs    which files: pure            usage.rs       what a pod takes
+//! downward.rs   the pod of itself: pure      tear_down.rs   unmount, remove
+//! references.rs who uses which object        host_path.rs   paths of the node
+//! logs.rs       logs of containers
 //! ```
 //!
 //! The folders are kubelet's, so that a node can be moved to or from it. The log folders are made
 //! here too: containerd makes a container's log file, but not the folders above it.
+//!
+//! Nothing is remembered of a volume but what its folder says: a program that is started anew makes
+//! all volumes of its pods again, which changes nothing that is there. A token alone is asked for
+//! anew, and its file changes as at any renewal.
 //!
 //! All file effects of one call run one after another on one blocking thread. Measured for a
 //! thousand small files: 46 ms so, 54 ms through io_uring with 64 tasks, 72 ms with `tokio::fs`;
@@ -20,29 +32,43 @@
 #![forbid(unsafe_code)]
 
 mod atomic;
+mod checkpoint_files;
+mod claim;
+mod downward;
+mod files;
 mod folders;
 mod host_path;
+mod log_lines;
+mod logs;
 mod make;
+mod order;
+mod ownership;
 mod payload;
 mod plan;
+mod pod_files;
 mod references;
+mod sub_path;
 mod tear_down;
+mod tokens;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::BoxFuture;
-use swiftlet_model::control_plane::{ControlPlane, ReferencedData};
-use swiftlet_model::ids::{PodKey, PodUid};
-use swiftlet_model::volumes::{VolumeError, Volumes};
+use swiftlet_model::clock::{Clock, SystemClock};
+use swiftlet_model::control_plane::ControlPlane;
+use swiftlet_model::ids::PodUid;
+use swiftlet_model::volumes::{SubPath, VolumeError, VolumeUsage, Volumes};
 
+pub use crate::checkpoint_files::CheckpointFiles;
 pub use crate::folders::Folders;
-use crate::make::Order;
-use crate::plan::{Kind, Plan};
+pub use crate::plan::Amounts;
 use crate::references::References;
+use crate::tokens::Tokens;
 
 /// Volumes below one folder, with their data from the control plane.
 #[derive(Clone)]
@@ -50,60 +76,43 @@ pub struct PodFolders {
     folders: Folders,
     control_plane: Option<Arc<dyn ControlPlane>>,
     references: Arc<References>,
+    tokens: Arc<Tokens>,
+    clock: Arc<dyn Clock>,
+    amounts: Arc<dyn Fn() -> Amounts + Send + Sync>,
 }
 
 impl PodFolders {
     /// `folders.root` is kubelet's `/var/lib/kubelet`, `folders.logs` its `/var/log/pods`.
     pub fn new(folders: Folders, control_plane: Arc<dyn ControlPlane>) -> Self {
         Self {
-            folders,
             control_plane: Some(control_plane),
-            references: Arc::default(),
+            ..Self::without_data(folders)
         }
     }
 
-    /// For who only removes: ConfigMap and Secret volumes cannot be made.
+    /// For who only removes: volumes with data of the control plane cannot be made.
     pub fn without_data(folders: Folders) -> Self {
         Self {
             folders,
             control_plane: None,
             references: Arc::default(),
+            tokens: Arc::default(),
+            clock: Arc::new(SystemClock),
+            amounts: Arc::new(Amounts::default),
         }
     }
 
-    async fn order(&self, pod: &Pod) -> Result<Order, VolumeError> {
-        let plans = plan::volumes(pod)?;
-        let key = PodKey::of(pod);
-        let data = try_join_all(plans.iter().map(|plan| self.data(plan, &key.uid))).await?;
-        Ok(Order {
-            key,
-            containers: plan::container_names(pod),
-            fs_group: plan::fs_group(pod),
-            volumes: plans.into_iter().zip(data).collect(),
-        })
+    /// Asks for what the node can give to pods whenever volumes are made.
+    #[must_use]
+    pub fn with_amounts(self, amounts: impl Fn() -> Amounts + Send + Sync + 'static) -> Self {
+        let amounts = Arc::new(amounts);
+        Self { amounts, ..self }
     }
 
-    /// What a ConfigMap or Secret volume shows; `None` for other kinds, and where an optional
-    /// object does not exist.
-    async fn data(&self, plan: &Plan, pod: &PodUid) -> Result<Option<ReferencedData>, VolumeError> {
-        let Kind::Files(files) = &plan.kind else {
-            return Ok(None);
-        };
-        let Some(control_plane) = &self.control_plane else {
-            return Err(failed(
-                &plan.name,
-                &"there is no control plane to ask for its data",
-            ));
-        };
-        self.references.add(&files.object, pod);
-        match control_plane.referenced(&files.object).await {
-            Ok(None) if !files.optional => Err(VolumeError::Missing {
-                volume: plan.name.clone(),
-                what: format!("{} \"{}\"", files.object.kind.word(), files.object.name),
-            }),
-            Ok(data) => Ok(data),
-            Err(error) => Err(failed(&plan.name, &error)),
-        }
+    /// Another clock, for the life of tokens.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 }
 
@@ -136,6 +145,7 @@ impl Volumes for PodFolders {
         pod: &'a PodUid,
         logs: bool,
     ) -> BoxFuture<'a, Result<(), VolumeError>> {
+        self.tokens.forget(pod);
         for object in self.references.remove(pod) {
             if let Some(control_plane) = &self.control_plane {
                 control_plane.forget(&object);
@@ -143,6 +153,24 @@ impl Volumes for PodFolders {
         }
         let (folders, pod) = (self.folders.clone(), pod.clone());
         Box::pin(blocking(move || tear_down::pod(&folders, &pod, logs)))
+    }
+
+    fn sub_path<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        mount: &'a SubPath,
+    ) -> BoxFuture<'a, Result<PathBuf, VolumeError>> {
+        let (folders, pod, mount) = (self.folders.clone(), pod.clone(), mount.clone());
+        Box::pin(blocking(move || sub_path::bind(&folders, &pod, &mount)))
+    }
+
+    fn refresh_due(&self, pod: &PodUid) -> Option<Duration> {
+        self.tokens.due(pod, self.clock.timestamp())
+    }
+
+    fn usage<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<VolumeUsage, VolumeError>> {
+        let (folders, pod) = (self.folders.clone(), pod.clone());
+        Box::pin(blocking(move || usage::of_pod(&folders, &pod)))
     }
 
     fn pods_on_disk(&self) -> BoxFuture<'_, Result<Vec<PodUid>, VolumeError>> {

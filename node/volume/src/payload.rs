@@ -1,73 +1,147 @@
-//! Which files a ConfigMap or Secret volume shows. Pure.
+//! Which files a volume shows. Pure.
 
 use std::collections::BTreeMap;
 
-use swiftlet_model::control_plane::ReferencedData;
+use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, Pod};
+use swiftlet_model::control_plane::{RefKind, ReferencedData};
 use swiftlet_model::volumes::VolumeError;
 
-use crate::failed;
-use crate::plan::{Files, Plan};
+use crate::files::{Files, Item, Object, Source, TokenFile, mode_bits};
+use crate::plan::{Amounts, fs_group, fs_user};
+use crate::{downward, failed};
 
 /// Longest path, and longest part of one. Source: `validatePath` of Kubernetes' atomic writer.
 const PATH_BYTES_MAX: usize = 4096;
 const PART_BYTES_MAX: usize = 255;
+/// Mode of a token that belongs to the pod's user or group. Source: `pkg/volume/projected`.
+const TOKEN_MODE: u32 = 0o600;
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct File {
     pub(crate) content: Vec<u8>,
     pub(crate) mode: u32,
+    /// Its user; `None` leaves it to root.
+    pub(crate) owner: Option<u32>,
 }
 
 /// Files by their relative paths.
 pub(crate) type Payload = BTreeMap<String, File>;
 
-/// The files of a volume; none if its object is missing and optional.
+/// What was fetched for one source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fetched {
+    /// It needs nothing.
+    Nothing,
+    /// An object; `None`: it is missing and optional.
+    Object(Option<ReferencedData>),
+    /// A token.
+    Token(String),
+}
+
+/// The files of a volume, of its sources in their order.
 pub(crate) fn payload(
-    plan: &Plan,
+    volume: &str,
     files: &Files,
-    data: Option<&ReferencedData>,
+    fetched: &[Fetched],
+    pod: &Pod,
+    amounts: &Amounts,
 ) -> Result<Payload, VolumeError> {
-    let Some(data) = data else {
-        return Ok(Payload::new());
+    let mut all = Writer {
+        volume,
+        mode: files.mode,
+        payload: Payload::new(),
     };
-    let mut payload = Payload::new();
-    let mut put = |path: &str, content: &[u8], mode: u32| {
-        check(path).map_err(|why| failed(&plan.name, &format!("path \"{path}\": {why}")))?;
-        payload.insert(
-            path.to_owned(),
-            File {
-                content: content.to_vec(),
-                mode,
-            },
-        );
-        Ok(())
-    };
-    let Some(items) = &files.items else {
-        for (key, content) in data.iter() {
-            put(key, content, files.mode)?;
-        }
-        return Ok(payload);
-    };
-    for item in items {
-        match data.get(&item.key) {
-            Some(content) => put(&item.path, content, item.mode.unwrap_or(files.mode))?,
-            None if files.optional => (),
-            None => {
-                let what = format!(
-                    "key \"{}\" of {} \"{}\"",
-                    item.key,
-                    files.object.kind.word(),
-                    files.object.name
-                );
-                return Err(VolumeError::Missing {
-                    volume: plan.name.clone(),
-                    what,
-                });
-            }
+    for (source, fetched) in files.sources.iter().zip(fetched) {
+        match (source, fetched) {
+            (Source::Object(object), Fetched::Object(Some(data))) => all.object(object, data)?,
+            (Source::Downward(items), _) => all.downward(items, pod, amounts)?,
+            (Source::Token(file), Fetched::Token(token)) => all.token(file, token, pod)?,
+            _ => {}
         }
     }
-    Ok(payload)
+    Ok(all.payload)
+}
+
+struct Writer<'a> {
+    volume: &'a str,
+    mode: u32,
+    payload: Payload,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, path: &str, file: File) -> Result<(), VolumeError> {
+        check(path).map_err(|why| failed(self.volume, &format!("path \"{path}\": {why}")))?;
+        self.payload.insert(path.to_owned(), file);
+        Ok(())
+    }
+
+    fn object(&mut self, object: &Object, data: &ReferencedData) -> Result<(), VolumeError> {
+        let Some(items) = &object.items else {
+            return data
+                .iter()
+                .try_for_each(|(key, content)| self.key(key, content, self.mode));
+        };
+        for item in items {
+            match data.get(&item.key) {
+                Some(content) => {
+                    self.key(&item.path, content, item.mode.unwrap_or(self.mode))?;
+                }
+                None if object.optional => (),
+                None => return Err(self.no_key(object, item)),
+            }
+        }
+        Ok(())
+    }
+
+    fn key(&mut self, path: &str, content: &[u8], mode: u32) -> Result<(), VolumeError> {
+        let file = File {
+            content: content.to_vec(),
+            mode,
+            owner: None,
+        };
+        self.put(path, file)
+    }
+
+    /// In the words of `MakePayload` (`pkg/volume/configmap`, `pkg/volume/secret`).
+    fn no_key(&self, object: &Object, item: &Item) -> VolumeError {
+        let word = match object.reference.kind {
+            RefKind::Secret => "secret",
+            _ => "config",
+        };
+        let cause = format!("references non-existent {word} key: {}", item.key);
+        failed(self.volume, &cause)
+    }
+
+    fn downward(
+        &mut self,
+        items: &[DownwardAPIVolumeFile],
+        pod: &Pod,
+        amounts: &Amounts,
+    ) -> Result<(), VolumeError> {
+        for item in items {
+            let content = downward::content(item, pod, amounts);
+            let content = content.map_err(|why| failed(self.volume, &why))?;
+            let mode = item.mode.map_or(self.mode, mode_bits);
+            self.key(&item.path, content.as_bytes(), mode)?;
+        }
+        Ok(())
+    }
+
+    /// A token is for the pod's user or group alone where there is one; the group's bits come with
+    /// its ownership.
+    fn token(&mut self, file: &TokenFile, token: &str, pod: &Pod) -> Result<(), VolumeError> {
+        let owner = fs_user(pod);
+        let is_own = owner.is_some() || fs_group(pod).is_some();
+        let content = token.as_bytes().to_vec();
+        let mode = if is_own { TOKEN_MODE } else { self.mode };
+        let file_of_token = File {
+            content,
+            mode,
+            owner,
+        };
+        self.put(&file.path, file_of_token)
+    }
 }
 
 /// Refuses what would lie outside of the volume, or hide what the writer itself makes.
@@ -94,106 +168,4 @@ fn check(path: &str) -> Result<(), &'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use swiftlet_model::control_plane::{ObjectRef, RefKind};
-
-    use super::*;
-    use crate::plan::{Item, Kind};
-
-    fn plan(optional: bool, items: Option<Vec<Item>>) -> (Plan, Files) {
-        let object = ObjectRef {
-            kind: RefKind::ConfigMap,
-            namespace: "default".into(),
-            name: "cm".into(),
-        };
-        let files = Files {
-            object,
-            optional,
-            mode: 0o644,
-            items,
-        };
-        (
-            Plan {
-                name: "config".into(),
-                kind: Kind::Files(files.clone()),
-            },
-            files,
-        )
-    }
-
-    fn item(key: &str, path: &str, mode: Option<u32>) -> Item {
-        Item {
-            key: key.into(),
-            path: path.into(),
-            mode,
-        }
-    }
-
-    fn data(keys: &[&str]) -> ReferencedData {
-        Arc::new(
-            keys.iter()
-                .map(|&key| (key.to_owned(), key.as_bytes().to_vec()))
-                .collect(),
-        )
-    }
-
-    #[test]
-    fn items_choose_keys_paths_and_modes() {
-        let items = vec![
-            item("a", "deep/a.txt", Some(0o400)),
-            item("b", "b.txt", None),
-        ];
-        let (plan, files) = plan(false, Some(items));
-        let payload = payload(&plan, &files, Some(&data(&["a", "b", "c"]))).unwrap();
-        assert_eq!(payload.keys().collect::<Vec<_>>(), ["b.txt", "deep/a.txt"]);
-        assert_eq!(
-            (payload["deep/a.txt"].mode, payload["b.txt"].mode),
-            (0o400, 0o644)
-        );
-    }
-
-    #[test]
-    fn a_missing_key_is_an_error_unless_optional() {
-        let items = vec![item("gone", "x", None)];
-        let (strict, files) = plan(false, Some(items.clone()));
-        let error = payload(&strict, &files, Some(&data(&["a"]))).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("key \"gone\" of configmap \"cm\" not found"),
-            "{error}"
-        );
-        let (lax, files) = plan(true, Some(items));
-        assert!(
-            payload(&lax, &files, Some(&data(&["a"])))
-                .unwrap()
-                .is_empty()
-        );
-        assert!(payload(&lax, &files, None).unwrap().is_empty());
-    }
-
-    #[test]
-    fn no_path_leads_out_of_the_volume() {
-        let bad = [
-            "",
-            "/etc/passwd",
-            "../x",
-            "a/../../x",
-            "..data",
-            "a//b",
-            "a/.",
-            "a/",
-            "x\0",
-        ];
-        for path in bad {
-            assert!(check(path).is_err(), "{path:?}");
-        }
-        for path in ["a", "a/b", ".hidden", "a/..b", "a..b"] {
-            assert!(check(path).is_ok(), "{path:?}");
-        }
-        let (plan, files) = plan(false, None);
-        assert!(payload(&plan, &files, Some(&data(&["../../x"]))).is_err());
-    }
-}
+mod tests;

@@ -1,20 +1,28 @@
 //! What a pod wants of its volumes. Pure.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, KeyToPath, Pod,
-    SecretVolumeSource, Volume,
+    Container, EmptyDirVolumeSource, HostPathVolumeSource, PersistentVolumeClaimVolumeSource, Pod,
+    PodSpec, ResourceRequirements, Volume,
 };
 use swiftlet_model::control_plane::{ObjectRef, RefKind};
 use swiftlet_model::volumes::VolumeError;
 use swiftlet_proto::quantity::Quantity;
 
 use crate::failed;
+use crate::files::{self, Files};
 
-/// Mode of the files of a ConfigMap or Secret where nothing is said. Source: the API's defaults.
-const FILE_MODE_DEFAULT: i32 = 0o644;
-
-/// Bits that a mode may have: the API refuses others.
-const MODE_BITS: u32 = 0o777;
+/// What the node can give to its pods: what stands where a pod names no limit. Zero is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amounts {
+    /// Thousandths of a CPU.
+    pub cpu_milli: i64,
+    /// Bytes.
+    pub memory_bytes: i64,
+    /// Bytes.
+    pub ephemeral_storage_bytes: i64,
+}
 
 /// One volume.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,50 +38,105 @@ pub(crate) struct Plan {
 pub(crate) enum Kind {
     /// A folder on the node's disk, or a tmpfs.
     EmptyDir {
-        memory: bool,
+        medium: Medium,
         size_bytes: Option<u64>,
     },
     /// A path of the node.
     HostPath { path: String, kind: String },
-    /// Files of a ConfigMap or Secret.
+    /// Files that the node writes.
     Files(Files),
+    /// What a claim is bound to.
+    Claim { claim: ObjectRef, read_only: bool },
 }
 
-/// Which files of an object, and how.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Files {
-    /// The object.
-    pub(crate) object: ObjectRef,
-    /// The object, or a key in `items`, may be missing.
-    pub(crate) optional: bool,
-    /// Mode of files without one of their own.
-    pub(crate) mode: u32,
-    /// Keys with their paths; `None` means all keys, each under its own name.
-    pub(crate) items: Option<Vec<Item>>,
-}
-
-/// One key and where its file goes.
+/// Where an emptyDir lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
-    pub(crate) key: String,
-    pub(crate) path: String,
-    pub(crate) mode: Option<u32>,
+pub(crate) enum Medium {
+    /// In a folder of the node.
+    Disk,
+    /// In a tmpfs.
+    Memory,
+    /// In huge pages of this size.
+    HugePages(String),
 }
 
 /// The pod's volumes in order.
-pub(crate) fn volumes(pod: &Pod) -> Result<Vec<Plan>, VolumeError> {
+pub(crate) fn volumes(pod: &Pod, amounts: &Amounts) -> Result<Vec<Plan>, VolumeError> {
+    let Some(spec) = &pod.spec else {
+        return Ok(Vec::new());
+    };
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let volumes = pod
-        .spec
+    let memory_max = memory_max(spec, amounts);
+    let volumes = spec.volumes.iter().flatten();
+    volumes
+        .map(|volume| plan(namespace, spec, volume, memory_max))
+        .collect()
+}
+
+/// What a tmpfs of the pod may hold where nothing smaller is said: no more than the pod itself.
+/// Source: `calculateEmptyDirMemorySize` (`pkg/volume/emptydir`).
+pub(crate) fn memory_max(spec: &PodSpec, amounts: &Amounts) -> Option<u64> {
+    let node = u64::try_from(amounts.memory_bytes).ok();
+    let limits = [memory_limit(spec), node.filter(|it| *it > 0)];
+    limits.into_iter().flatten().min()
+}
+
+/// The pod's limit of memory, if it has one: where a container has none, neither has the pod.
+fn memory_limit(spec: &PodSpec) -> Option<u64> {
+    if let Some(limit) = memory_of(spec.resources.as_ref()) {
+        return Some(limit);
+    }
+    let limit = |container: &Container| memory_of(container.resources.as_ref());
+    let stays = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
+    let init = || spec.init_containers.iter().flatten();
+    let main: Option<u64> = spec
+        .containers
         .iter()
-        .flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.map(|volume| plan(namespace, volume)).collect()
+        .chain(init().filter(stays))
+        .map(limit)
+        .sum();
+    let first: Option<Vec<u64>> = init().map(limit).collect();
+    Some(main?.max(first?.into_iter().max().unwrap_or_default()))
+}
+
+fn memory_of(resources: Option<&ResourceRequirements>) -> Option<u64> {
+    let limit = resources?.limits.as_ref()?.get("memory")?;
+    let bytes = Quantity::parse(&limit.0).ok()?.value();
+    u64::try_from(bytes).ok().filter(|it| *it > 0)
 }
 
 /// `spec.securityContext.fsGroup`.
 pub(crate) fn fs_group(pod: &Pod) -> Option<u32> {
     let group = pod.spec.as_ref()?.security_context.as_ref()?.fs_group?;
     u32::try_from(group).ok()
+}
+
+/// Whether the ownership of a volume is left as it is when its root has it already:
+/// `fsGroupChangePolicy: OnRootMismatch`.
+pub(crate) fn only_on_mismatch(pod: &Pod) -> bool {
+    let context = pod
+        .spec
+        .as_ref()
+        .and_then(|it| it.security_context.as_ref());
+    let policy = context.and_then(|it| it.fs_group_change_policy.as_deref());
+    policy == Some("OnRootMismatch")
+}
+
+/// The user of all containers, if they have one in common. Source: `FsUserFrom`
+/// (`pkg/volume/util`).
+pub(crate) fn fs_user(pod: &Pod) -> Option<u32> {
+    let spec = pod.spec.as_ref()?;
+    let of_pod = spec.security_context.as_ref().and_then(|it| it.run_as_user);
+    let user = |container: &Container| {
+        let own = container.security_context.as_ref();
+        own.and_then(|it| it.run_as_user).or(of_pod)
+    };
+    let init = spec.init_containers.iter().flatten();
+    let users: Option<Vec<i64>> = init.chain(&spec.containers).map(user).collect();
+    let users = users?;
+    let first = users.first().copied()?;
+    let is_common = users.iter().all(|user| *user == first);
+    u32::try_from(first).ok().filter(|_| is_common)
 }
 
 /// Names of all containers: each has a folder for its logs.
@@ -91,19 +154,24 @@ pub(crate) fn container_names(pod: &Pod) -> Vec<String> {
     main.chain(init).chain(ephemeral).cloned().collect()
 }
 
-fn plan(namespace: &str, volume: &Volume) -> Result<Plan, VolumeError> {
+fn plan(
+    namespace: &str,
+    spec: &PodSpec,
+    volume: &Volume,
+    memory_max: Option<u64>,
+) -> Result<Plan, VolumeError> {
     let name = volume.name.clone();
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
         return Err(failed(&name, &"not a name of a volume"));
     }
     let kind = if let Some(source) = &volume.empty_dir {
-        empty_dir(&name, source)?
+        empty_dir(&name, spec, source, memory_max)?
     } else if let Some(source) = &volume.host_path {
         host_path(source)
-    } else if let Some(source) = &volume.config_map {
-        config_map(namespace, source)
-    } else if let Some(source) = &volume.secret {
-        secret(namespace, source)
+    } else if let Some(source) = &volume.persistent_volume_claim {
+        claim(namespace, source)
+    } else if let Some(files) = files::of_volume(namespace, volume)? {
+        Kind::Files(files)
     } else {
         return Err(VolumeError::Unsupported {
             volume: name,
@@ -113,16 +181,24 @@ fn plan(namespace: &str, volume: &Volume) -> Result<Plan, VolumeError> {
     Ok(Plan { name, kind })
 }
 
-fn empty_dir(name: &str, source: &EmptyDirVolumeSource) -> Result<Kind, VolumeError> {
-    let memory = match source.medium.as_deref().unwrap_or_default() {
-        "" => false,
-        "Memory" => true,
+fn empty_dir(
+    name: &str,
+    spec: &PodSpec,
+    source: &EmptyDirVolumeSource,
+    memory_max: Option<u64>,
+) -> Result<Kind, VolumeError> {
+    let medium = match source.medium.as_deref().unwrap_or_default() {
+        "" => Medium::Disk,
+        "Memory" => Medium::Memory,
         other => {
-            let kind = format!("emptyDir of medium {other}");
-            return Err(VolumeError::Unsupported {
-                volume: name.to_owned(),
-                kind,
-            });
+            let Some(size) = other.strip_prefix("HugePages") else {
+                let kind = format!("emptyDir of medium {other}");
+                return Err(VolumeError::Unsupported {
+                    volume: name.to_owned(),
+                    kind,
+                });
+            };
+            Medium::HugePages(page_size(name, spec, size)?)
         }
     };
     let size = source
@@ -132,10 +208,41 @@ fn empty_dir(name: &str, source: &EmptyDirVolumeSource) -> Result<Kind, VolumeEr
         .transpose();
     let size = size.map_err(|error| failed(name, &error))?;
     // Zero means no limit, as in kubelet.
-    let size_bytes = size
+    let size = size
         .and_then(|size| u64::try_from(size.value()).ok())
         .filter(|&it| it > 0);
-    Ok(Kind::EmptyDir { memory, size_bytes })
+    let pod = memory_max.filter(|_| medium == Medium::Memory);
+    let size_bytes = size.into_iter().chain(pod).min();
+    Ok(Kind::EmptyDir { medium, size_bytes })
+}
+
+/// The size of the huge pages: the one that is asked for, or the only one that the pod requests.
+/// Source: `getPageSizeMountOption` (`pkg/volume/emptydir`).
+fn page_size(name: &str, spec: &PodSpec, wanted: &str) -> Result<String, VolumeError> {
+    let containers = spec
+        .containers
+        .iter()
+        .chain(spec.init_containers.iter().flatten());
+    let requests = containers
+        .filter_map(|one| one.resources.as_ref()?.requests.as_ref())
+        .flatten();
+    let sizes: BTreeSet<&str> = requests
+        .filter_map(|(resource, _)| resource.strip_prefix("hugepages-"))
+        .collect();
+    let wanted = wanted.trim_start_matches('-');
+    let mut found = sizes.iter();
+    match (found.next(), found.next()) {
+        (Some(only), None) if wanted.is_empty() => Ok((*only).to_owned()),
+        (Some(_), Some(_)) if wanted.is_empty() => {
+            let cause = "medium HugePages can't be used if more than one page size is requested";
+            Err(failed(name, &cause))
+        }
+        _ if sizes.contains(wanted) => Ok(wanted.to_owned()),
+        _ => Err(failed(
+            name,
+            &format!("no huge pages of size \"{wanted}\" are requested by the pod"),
+        )),
+    }
 }
 
 fn host_path(source: &HostPathVolumeSource) -> Kind {
@@ -146,126 +253,24 @@ fn host_path(source: &HostPathVolumeSource) -> Kind {
     }
 }
 
-fn config_map(namespace: &str, source: &ConfigMapVolumeSource) -> Kind {
-    files(
-        ObjectRef {
-            kind: RefKind::ConfigMap,
+fn claim(namespace: &str, source: &PersistentVolumeClaimVolumeSource) -> Kind {
+    Kind::Claim {
+        claim: ObjectRef {
+            kind: RefKind::PersistentVolumeClaim,
             namespace: namespace.to_owned(),
-            name: source.name.clone(),
+            name: source.claim_name.clone(),
         },
-        source.optional,
-        source.default_mode,
-        source.items.as_deref(),
-    )
+        read_only: source.read_only.unwrap_or_default(),
+    }
 }
 
-fn secret(namespace: &str, source: &SecretVolumeSource) -> Kind {
-    files(
-        ObjectRef {
-            kind: RefKind::Secret,
-            namespace: namespace.to_owned(),
-            name: source.secret_name.clone().unwrap_or_default(),
-        },
-        source.optional,
-        source.default_mode,
-        source.items.as_deref(),
-    )
-}
-
-fn files(
-    object: ObjectRef,
-    optional: Option<bool>,
-    mode: Option<i32>,
-    items: Option<&[KeyToPath]>,
-) -> Kind {
-    let item = |it: &KeyToPath| Item {
-        key: it.key.clone(),
-        path: it.path.clone(),
-        mode: it.mode.map(mode_bits),
-    };
-    Kind::Files(Files {
-        object,
-        optional: optional.unwrap_or_default(),
-        mode: mode_bits(mode.unwrap_or(FILE_MODE_DEFAULT)),
-        items: items
-            .filter(|items| !items.is_empty())
-            .map(|it| it.iter().map(item).collect()),
-    })
-}
-
-fn mode_bits(mode: i32) -> u32 {
-    u32::try_from(mode).unwrap_or(0) & MODE_BITS
-}
-
-/// The API's name of a kind that is not served.
+/// The API's name of a kind that is not served: the one field beside the name.
 fn kind_of(volume: &Volume) -> String {
-    let kinds = [
-        (volume.projected.is_some(), "projected"),
-        (volume.downward_api.is_some(), "downwardAPI"),
-        (
-            volume.persistent_volume_claim.is_some(),
-            "persistentVolumeClaim",
-        ),
-        (volume.csi.is_some(), "csi"),
-        (volume.ephemeral.is_some(), "ephemeral"),
-        (volume.image.is_some(), "image"),
-        (volume.nfs.is_some(), "nfs"),
-        (volume.iscsi.is_some(), "iscsi"),
-        (volume.fc.is_some(), "fc"),
-    ];
-    let kind = kinds
-        .iter()
-        .find(|(is_set, _)| *is_set)
-        .map(|(_, kind)| *kind);
-    kind.unwrap_or("such").to_owned()
+    let value = serde_json::to_value(volume).unwrap_or_default();
+    let fields = value.as_object().into_iter().flatten();
+    let mut kinds = fields.map(|(field, _)| field.as_str());
+    kinds.find(|it| *it != "name").unwrap_or("such").to_owned()
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::ProjectedVolumeSource;
-    use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
-
-    use super::*;
-
-    fn volume(name: &str) -> Volume {
-        Volume {
-            name: name.into(),
-            ..Volume::default()
-        }
-    }
-
-    #[test]
-    fn a_kind_that_is_not_served_is_named() {
-        let mut projected = volume("token");
-        projected.projected = Some(ProjectedVolumeSource::default());
-        let error = plan("default", &projected).unwrap_err();
-        let expected = "volume \"token\": projected volumes are not served by this node";
-        assert_eq!(error.to_string(), expected);
-    }
-
-    #[test]
-    fn a_volume_in_memory_has_its_limit_in_bytes() {
-        let mut cache = volume("cache");
-        cache.empty_dir = Some(EmptyDirVolumeSource {
-            medium: Some("Memory".into()),
-            size_limit: Some(ApiQuantity("64Mi".into())),
-        });
-        let kind = plan("default", &cache).unwrap().kind;
-        assert_eq!(
-            kind,
-            Kind::EmptyDir {
-                memory: true,
-                size_bytes: Some(64 << 20)
-            }
-        );
-    }
-
-    #[test]
-    fn a_name_never_leads_out_of_the_pods_folder() {
-        for name in ["", "..", "../x", "a/b"] {
-            let mut bad = volume(name);
-            bad.empty_dir = Some(EmptyDirVolumeSource::default());
-            assert!(plan("default", &bad).is_err(), "{name}");
-        }
-    }
-}
+mod tests;

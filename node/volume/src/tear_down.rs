@@ -1,38 +1,35 @@
-//! Unmount, look again, remove. Never the other way round: a folder that is removed through a mount
-//! takes with it what belongs to others.
+//! Unmount, then remove. A folder that is removed through a mount takes with it what belongs to
+//! others: so nothing is removed while something is mounted that cannot be unmounted, and the
+//! kernel itself stops the removal at a mount that has come into being meanwhile.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Component, Path};
+use std::path::Path;
 
 use swiftlet_model::ids::PodUid;
 use swiftlet_model::volumes::VolumeError;
-use swiftlet_sys::mount;
+use swiftlet_sys::{beneath, mount};
 
 use crate::failed;
 use crate::folders::Folders;
+use crate::pod_files::one_part;
 
-/// Removes all that the pod has on this node's disk, its logs only if asked to. What fails does not
-/// keep the rest. The pod's folder goes last: by it the pod is found again.
+/// Removes all that the pod has on this node's disk; its logs, and the last words of its
+/// containers, only if asked to. What fails does not keep the rest. The pod's folder goes last: by
+/// it the pod is found again.
 pub(crate) fn pod(folders: &Folders, pod: &PodUid, logs: bool) -> Result<(), VolumeError> {
-    let mut parts = Path::new(pod.as_str()).components();
-    if !matches!(
-        (parts.next(), parts.next()),
-        (Some(Component::Normal(_)), None)
-    ) {
-        return Err(failed("", &format!("\"{pod}\" is not the uid of a pod")));
-    }
+    one_part(pod.as_str())?;
     let mut errors = Vec::new();
     match logs.then(|| folders.logs_of(pod)).transpose() {
-        Ok(logs) => errors.extend(
-            logs.iter()
-                .flatten()
-                .filter_map(|path| unmount_and_remove(path).err()),
-        ),
+        Ok(logs) => errors.extend(logs.iter().flatten().filter_map(|path| remove(path).err())),
         Err(error) => errors.push(format!("list {}: {error}", folders.logs.display())),
     }
-    errors.extend(unmount_and_remove(&folders.pod(pod)).err());
+    let folder = folders.pod(pod);
+    match unmount_all(&folder) {
+        Err(error) => errors.push(error),
+        Ok(()) if logs => errors.extend(remove(&folder).err()),
+        Ok(()) => errors.extend(remove_all_but_last_words(folders, pod).err()),
+    }
     if errors.is_empty() {
         Ok(())
     } else {
@@ -40,42 +37,46 @@ pub(crate) fn pod(folders: &Folders, pod: &PodUid, logs: bool) -> Result<(), Vol
     }
 }
 
-fn unmount_and_remove(folder: &Path) -> Result<(), String> {
-    let below = || mount::below(folder).map_err(|error| format!("read the mounts: {error}"));
-    let mut errors = Vec::new();
-    for point in below()? {
-        if let Err(error) = mount::unmount(&point) {
-            errors.push(format!("unmount {}: {error}", point.display()));
-        }
-    }
-    if let Some(point) = below()?.first() {
-        errors.push(format!(
-            "{} is mounted still, nothing is removed",
+fn unmount_all(folder: &Path) -> Result<(), String> {
+    let points = mount::below(folder).map_err(|error| format!("read the mounts: {error}"))?;
+    let errors = points.iter().filter_map(|point| {
+        let error = mount::unmount(point).err()?;
+        Some(format!(
+            "unmount {}: {error}, it is mounted still and nothing is removed",
             point.display()
-        ));
-        return Err(errors.join("; "));
+        ))
+    });
+    let errors: Vec<_> = errors.collect();
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(errors.join("; "))
     }
-    let device = match fs::symlink_metadata(folder) {
-        Ok(folder) => folder.dev(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(format!("{}: {error}", folder.display())),
-    };
-    remove(folder, device).map_err(|error| format!("remove {}: {error}", folder.display()))
 }
 
-/// Removes a folder that lies on this device with all below it; links are removed, not followed.
-fn remove(folder: &Path, device: u64) -> io::Result<()> {
-    if fs::symlink_metadata(folder)?.dev() != device {
-        let words = format!("{} lies on another device", folder.display());
-        return Err(io::Error::new(io::ErrorKind::CrossesDevices, words));
-    }
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            remove(&entry.path(), device)?;
+fn remove(folder: &Path) -> Result<(), String> {
+    let removed = beneath::remove_tree(folder);
+    removed.map_err(|error| format!("remove {}: {error}", folder.display()))
+}
+
+fn remove_all_but_last_words(folders: &Folders, pod: &PodUid) -> Result<(), String> {
+    let folder = folders.pod(pod);
+    let kept = folders.last_words(pod);
+    let said = |error: io::Error| format!("{}: {error}", folder.display());
+    let entries = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(said)?,
+    };
+    let mut is_empty = true;
+    for entry in entries {
+        let entry = entry.map_err(said)?;
+        if entry.path() == kept {
+            is_empty = false;
+        } else if entry.file_type().map_err(said)?.is_dir() {
+            remove(&entry.path())?;
         } else {
-            fs::remove_file(entry.path())?;
+            fs::remove_file(entry.path()).map_err(said)?;
         }
     }
-    fs::remove_dir(folder)
+    if is_empty { remove(&folder) } else { Ok(()) }
 }

@@ -10,7 +10,7 @@ fn burstable_limits() -> LinuxResources {
         cpu_quota_us: 50_000,
         cpu_period_us: 100_000,
         memory_limit_bytes: 64 << 20,
-        oom_score_adj: 0,
+        ..LinuxResources::default()
     }
 }
 
@@ -138,6 +138,7 @@ fn fake_v2(folder: &Path, pod: &str) -> Tree {
             "cpu.weight",
             "cpu.max",
             "memory.max",
+            "pids.max",
         ] {
             std::fs::write(folder.join(file), "").unwrap();
         }

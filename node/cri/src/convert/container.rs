@@ -1,12 +1,12 @@
 //! A container as CRI wants it.
 
 use k8s_cri::v1 as cri;
-use k8s_cri::v1::security_profile::ProfileType;
 use swiftlet_model::runtime::{
     ContainerConfig, ContainerSecurity, LinuxResources, Mount, MountPropagation, NamespaceOptions,
-    SandboxConfig,
+    SandboxConfig, SecurityProfile,
 };
 
+use super::security::{groups_policy, profile, selinux};
 use super::{int64, map, sandbox};
 
 /// Files of the kernel that an unprivileged container cannot see.
@@ -83,6 +83,7 @@ fn mount(mount: &Mount) -> cri::Mount {
         container_path: mount.container_path.clone(),
         host_path: mount.host_path.display().to_string(),
         readonly: mount.read_only,
+        recursive_read_only: mount.recursive_read_only,
         selinux_relabel: false,
         propagation: propagation.into(),
         ..cri::Mount::default()
@@ -102,7 +103,18 @@ pub(crate) fn resources(limits: &LinuxResources) -> cri::LinuxContainerResources
         cpu_shares: limits.cpu_shares,
         memory_limit_in_bytes: limits.memory_limit_bytes,
         oom_score_adj: limits.oom_score_adj,
-        ..cri::LinuxContainerResources::default()
+        cpuset_cpus: limits.cpuset_cpus.clone(),
+        cpuset_mems: limits.cpuset_mems.clone(),
+        hugepage_limits: limits.hugepage_limits.iter().map(hugepages).collect(),
+        unified: map(&limits.unified),
+        memory_swap_limit_in_bytes: limits.memory_swap_limit_bytes,
+    }
+}
+
+fn hugepages((size, limit): (&String, &u64)) -> cri::HugepageLimit {
+    cri::HugepageLimit {
+        page_size: size.clone(),
+        limit: *limit,
     }
 }
 
@@ -112,15 +124,12 @@ fn security(
     pod: NamespaceOptions,
 ) -> cri::LinuxContainerSecurityContext {
     let paths = |paths: &[&str]| {
-        let shown = if container.privileged { &[] } else { paths };
-        shown.iter().map(|&path| path.to_owned()).collect()
+        let open = container.privileged || container.proc_unmasked;
+        let paths = if open { &[] } else { paths };
+        paths.iter().map(|&path| path.to_owned()).collect()
     };
-    // Without a profile: kubelet's default, unless its `seccompDefault` is set.
-    let seccomp = if container.seccomp_runtime_default {
-        ProfileType::RuntimeDefault
-    } else {
-        ProfileType::Unconfined
-    };
+    let seccomp = container.seccomp.as_ref();
+    let app_armor = container.app_armor.as_ref();
     cri::LinuxContainerSecurityContext {
         capabilities: Some(cri::Capability {
             add_capabilities: container.add_capabilities.clone(),
@@ -128,25 +137,40 @@ fn security(
             ..cri::Capability::default()
         }),
         privileged: container.privileged,
-        namespace_options: Some(sandbox::namespaces(pod)),
+        namespace_options: Some(namespaces(container, pod)),
+        selinux_options: container.selinux.as_ref().map(selinux),
         run_as_user: int64(container.run_as_user),
         run_as_group: int64(container.run_as_group),
         readonly_rootfs: container.read_only_rootfs,
         supplemental_groups: container.supplemental_groups.clone(),
+        supplemental_groups_policy: groups_policy(container.supplemental_groups_strict),
         no_new_privs: container.no_new_privileges,
         masked_paths: paths(&MASKED_PATHS),
         readonly_paths: paths(&READONLY_PATHS),
-        seccomp: Some(cri::SecurityProfile {
-            profile_type: seccomp.into(),
-            localhost_ref: String::new(),
-        }),
+        // Without a profile: kubelet's default, unless its `seccompDefault` is set.
+        seccomp: Some(profile(seccomp.unwrap_or(&SecurityProfile::Unconfined))),
+        apparmor: app_armor.map(profile),
         ..cri::LinuxContainerSecurityContext::default()
     }
 }
 
+/// The sandbox's namespaces, and the processes of a container that this one is to look into.
+fn namespaces(container: &ContainerSecurity, pod: NamespaceOptions) -> cri::NamespaceOption {
+    let mut options = sandbox::namespaces(pod);
+    // In the host's or the pod's process namespace all others are seen anyway
+    // (`applyPlatformSpecificContainerConfig` in kuberuntime_container_linux.go).
+    if let (cri::NamespaceMode::Container, Some(target)) = (options.pid(), &container.target) {
+        options.pid = cri::NamespaceMode::Target.into();
+        options.target_id = target.to_string();
+    }
+    options
+}
+
 #[cfg(test)]
 mod tests {
+    use k8s_cri::v1::security_profile::ProfileType;
     use swiftlet_model::ids::ContainerName;
+    use swiftlet_model::runtime::SeLinux;
 
     use super::super::sandbox::tests::plain as plain_sandbox;
     use super::*;
@@ -220,6 +244,13 @@ mod tests {
             cpu_period_us: 100_000,
             memory_limit_bytes: 64 << 20,
             oom_score_adj: 1000,
+            cpuset_cpus: "0-3".into(),
+            cpuset_mems: "1".into(),
+            hugepage_limits: [("2MB".to_owned(), 4 << 20)].into(),
+            unified: [("memory.high".to_owned(), "9".to_owned())].into(),
+            memory_swap_limit_bytes: 65 << 20,
+            // The runtime has no word for it: the pod's cgroup bears it.
+            pids_limit: 5,
         };
         container.security.add_capabilities = vec!["NET_ADMIN".into()];
         container.security.no_new_privileges = true;
@@ -227,6 +258,7 @@ mod tests {
             host_path: "/tmp/x".into(),
             container_path: "/data".into(),
             read_only: true,
+            recursive_read_only: true,
             propagation: MountPropagation::Bidirectional,
         }];
         let cri = config(&container, &plain_sandbox());
@@ -235,6 +267,7 @@ mod tests {
             cri::MountPropagation::PropagationBidirectional
         );
         assert!(cri.mounts[0].readonly && !cri.mounts[0].selinux_relabel);
+        assert!(cri.mounts[0].recursive_read_only);
         let linux = cri.linux.unwrap();
         let limits = linux.resources.unwrap();
         assert_eq!(
@@ -245,12 +278,78 @@ mod tests {
             (limits.memory_limit_in_bytes, limits.oom_score_adj),
             (64 << 20, 1000)
         );
+        assert_eq!(
+            (limits.cpuset_cpus.as_str(), limits.cpuset_mems.as_str()),
+            ("0-3", "1")
+        );
+        let pages = &limits.hugepage_limits[0];
+        assert_eq!((pages.page_size.as_str(), pages.limit), ("2MB", 4 << 20));
+        assert_eq!(limits.unified["memory.high"], "9");
+        assert_eq!(limits.memory_swap_limit_in_bytes, 65 << 20);
         let security = linux.security_context.unwrap();
         assert_eq!(
             security.capabilities.unwrap().add_capabilities,
             ["NET_ADMIN"]
         );
         assert!(security.no_new_privs);
+    }
+
+    #[test]
+    fn profiles_labels_and_groups_reach_cri() {
+        let mut container = plain();
+        container.security.seccomp = Some(SecurityProfile::Localhost("/p/a.json".into()));
+        container.security.app_armor = Some(SecurityProfile::RuntimeDefault);
+        container.security.selinux = Some(SeLinux {
+            kind: "spc_t".into(),
+            ..SeLinux::default()
+        });
+        container.security.supplemental_groups = vec![5];
+        container.security.supplemental_groups_strict = true;
+        container.security.run_as_group = Some(6);
+        container.security.read_only_rootfs = true;
+        let security = security_of(&container, &plain_sandbox());
+        assert_eq!(
+            security.supplemental_groups_policy(),
+            cri::SupplementalGroupsPolicy::Strict
+        );
+        assert_eq!(security.seccomp.unwrap().localhost_ref, "/p/a.json");
+        assert_eq!(
+            security.apparmor.unwrap().profile_type(),
+            ProfileType::RuntimeDefault
+        );
+        assert_eq!(security.selinux_options.unwrap().r#type, "spc_t");
+        assert_eq!(security.supplemental_groups, [5]);
+        assert_eq!(security.run_as_group.unwrap().value, 6);
+        assert!(security.readonly_rootfs);
+        let bare = security_of(&plain(), &plain_sandbox());
+        assert_eq!(
+            bare.seccomp.unwrap().profile_type(),
+            ProfileType::Unconfined
+        );
+        assert!(bare.apparmor.is_none() && bare.selinux_options.is_none());
+    }
+
+    #[test]
+    fn an_unmasked_proc_is_seen_and_written_whole() {
+        let mut container = plain();
+        container.security.proc_unmasked = true;
+        let open = security_of(&container, &plain_sandbox());
+        assert!(open.masked_paths.is_empty() && open.readonly_paths.is_empty());
+        assert!(!open.privileged);
+    }
+
+    #[test]
+    fn a_container_looks_into_its_target_unless_it_sees_all_processes_anyway() {
+        let mut container = plain();
+        container.security.target = Some("abc".into());
+        let mut pod = plain_sandbox();
+        let options = security_of(&container, &pod).namespace_options.unwrap();
+        assert_eq!(options.pid(), cri::NamespaceMode::Target);
+        assert_eq!(options.target_id, "abc");
+        pod.namespaces.share_process_namespace = true;
+        let options = security_of(&container, &pod).namespace_options.unwrap();
+        assert_eq!(options.pid(), cri::NamespaceMode::Pod);
+        assert_eq!(options.target_id, "");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! A sandbox as CRI wants it.
 
 use k8s_cri::v1 as cri;
-use k8s_cri::v1::security_profile::ProfileType;
 use swiftlet_model::runtime::{
-    DnsConfig, NamespaceOptions, PodSecurity, PortMapping, SandboxConfig,
+    DnsConfig, NamespaceOptions, PodSecurity, PortMapping, SandboxConfig, SecurityProfile,
 };
 
+use super::security::{groups_policy, profile, selinux};
 use super::{int64, map};
 
 /// The sandbox's configuration.
@@ -70,12 +70,11 @@ fn security(pod: &PodSecurity, options: NamespaceOptions) -> cri::LinuxSandboxSe
         run_as_user: int64(pod.run_as_user),
         run_as_group: int64(pod.run_as_group),
         supplemental_groups: pod.supplemental_groups.clone(),
+        supplemental_groups_policy: groups_policy(pod.supplemental_groups_strict),
+        selinux_options: pod.selinux.as_ref().map(selinux),
         privileged: pod.privileged,
         // What kubelet asks for: nothing of the user's runs in the sandbox's own container.
-        seccomp: Some(cri::SecurityProfile {
-            profile_type: ProfileType::RuntimeDefault.into(),
-            localhost_ref: String::new(),
-        }),
+        seccomp: Some(profile(&SecurityProfile::RuntimeDefault)),
         ..cri::LinuxSandboxSecurityContext::default()
     }
 }
@@ -107,6 +106,7 @@ pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use swiftlet_model::ids::{PodKey, PodUid};
+    use swiftlet_model::runtime::SeLinux;
 
     use super::*;
 
@@ -168,7 +168,17 @@ pub(super) mod tests {
             host_port: 5353,
             host_ip: "127.0.0.1".into(),
         }];
-        sandbox.security.run_as_user = Some(1000);
+        sandbox.security = PodSecurity {
+            run_as_user: Some(1000),
+            run_as_group: Some(1001),
+            supplemental_groups: vec![7, 8],
+            supplemental_groups_strict: true,
+            privileged: true,
+            selinux: Some(SeLinux {
+                level: "s0".into(),
+                ..SeLinux::default()
+            }),
+        };
         let cri = config(&sandbox);
         let metadata = cri.metadata.unwrap();
         assert_eq!((metadata.name.as_str(), metadata.attempt), ("web", 3));
@@ -181,10 +191,16 @@ pub(super) mod tests {
         let linux = cri.linux.unwrap();
         assert_eq!(linux.cgroup_parent, "/kubepods/burstable/poduid-1");
         assert_eq!(linux.sysctls["net.core.somaxconn"], "1024");
+        let security = linux.security_context.unwrap();
         assert_eq!(
-            linux.security_context.unwrap().run_as_user.unwrap().value,
-            1000
+            security.supplemental_groups_policy(),
+            cri::SupplementalGroupsPolicy::Strict
         );
+        assert_eq!(security.run_as_user.unwrap().value, 1000);
+        assert_eq!(security.run_as_group.unwrap().value, 1001);
+        assert_eq!(security.supplemental_groups, [7, 8]);
+        assert_eq!(security.selinux_options.unwrap().level, "s0");
+        assert!(security.privileged);
     }
 
     #[test]

@@ -1,54 +1,9 @@
 //! The connection's own decisions, without a network.
 
 use futures::FutureExt as _;
+use swiftlet_model::control_plane::{ObjectRef, RefKind};
 
 use super::*;
-
-#[test]
-fn secrets_are_decoded_and_config_maps_are_not() {
-    let secret = data_of(RefKind::Secret, br#"{"data":{"k":"dmFsdWU="}}"#);
-    assert_eq!(secret["k"], b"value");
-    let map = data_of(
-        RefKind::ConfigMap,
-        br#"{"data":{"k":"v"},"binaryData":{"b":"AAE="}}"#,
-    );
-    assert_eq!(map["k"], b"v");
-    assert_eq!(map["b"], [0, 1]);
-}
-
-#[test]
-fn a_change_is_told_only_after_the_first_answer() {
-    let (events, _receiver) = mpsc::channel(1);
-    let mut connection = Connection::new("n".into(), "v".into(), events);
-    let object = ObjectRef {
-        kind: RefKind::ConfigMap,
-        namespace: "default".into(),
-        name: "settings".into(),
-    };
-    let (done, mut answer) = oneshot::channel();
-    connection
-        .referenced
-        .insert(object.clone(), Referenced::Waiting(vec![done]));
-    let say = |json: &str| ReferencedObject {
-        kind: "ConfigMap".into(),
-        namespace: "default".into(),
-        name: "settings".into(),
-        object_json: Some(json.as_bytes().to_vec().into()),
-    };
-    assert_eq!(connection.remember(say(r#"{"data":{"a":"1"}}"#)), None);
-    assert!(
-        answer
-            .try_recv()
-            .expect("answered")
-            .expect("no error")
-            .is_some()
-    );
-    assert_eq!(connection.remember(say(r#"{"data":{"a":"1"}}"#)), None);
-    assert_eq!(
-        connection.remember(say(r#"{"data":{"a":"2"}}"#)),
-        Some(object)
-    );
-}
 
 #[test]
 fn nobody_waits_for_a_connection_that_is_gone() {
@@ -60,8 +15,7 @@ fn nobody_waits_for_a_connection_that_is_gone() {
         name: "key".into(),
     };
     let (done, mut data) = oneshot::channel();
-    let waiting = Referenced::Waiting(vec![done]);
-    connection.referenced.insert(object.clone(), waiting);
+    connection.interests.ask(Ask::Object(object.clone(), done));
     let (done, mut report) = oneshot::channel();
     connection.unacknowledged.insert(1, done);
     connection.answer_all();
@@ -70,7 +24,8 @@ fn nobody_waits_for_a_connection_that_is_gone() {
     let lost = report.try_recv().expect("answered");
     assert!(matches!(lost, Err(ControlPlaneError::Disconnected)));
     // The next connection asks for the object again.
-    assert!(connection.referenced.contains_key(&object));
+    let asked: Vec<_> = connection.interests.subjects().cloned().collect();
+    assert_eq!(asked, [Subject::Object(object)]);
 }
 
 #[tokio::test]
@@ -83,7 +38,7 @@ async fn a_request_that_finds_no_place_stays_where_it_is() {
             namespace: "default".into(),
             name: "key".into(),
         };
-        interest(&object, wanted)
+        interest(&Subject::Object(object), wanted)
     };
     let first = NodeMessage {
         sequence: 0,
@@ -103,4 +58,24 @@ async fn a_request_that_finds_no_place_stays_where_it_is() {
     drop(stream);
     let taken = next_request(&outgoing, &mut requests).await;
     assert!(matches!(taken, Event::Lost(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_only_a_moment_for_a_connection_that_is_not_made() {
+    let (events, _receiver) = mpsc::channel(1);
+    let mut connection = Connection::new("n".into(), "v".into(), events);
+    let (asks, mut requests) = mpsc::channel(1);
+    let (done, answer) = oneshot::channel();
+    let ask = Ask::Services("kube-system".into(), done);
+    asks.try_send(Request::Ask(ask)).expect("there is a place");
+    let start = tokio::time::Instant::now();
+    let answered = tokio::select! {
+        answer = answer => answer.expect("answered"),
+        _ = connection.refuse(OPEN_PATIENCE, &mut requests) => panic!("there is a handle"),
+    };
+    assert!(matches!(answered, Err(ControlPlaneError::Disconnected)));
+    assert_eq!(start.elapsed(), OPEN_PATIENCE);
+    drop(asks);
+    let next = connection.refuse(Duration::ZERO, &mut requests).await;
+    assert!(next.is_shutdown());
 }

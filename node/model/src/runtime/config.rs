@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::ids::{ContainerName, PodKey};
+use crate::ids::{ContainerId, ContainerName, PodKey};
 
 /// How a pod's namespaces relate to the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,8 +58,36 @@ pub struct PodSecurity {
     pub run_as_group: Option<i64>,
     /// `securityContext.supplementalGroups` and `fsGroup`.
     pub supplemental_groups: Vec<i64>,
+    /// `securityContext.supplementalGroupsPolicy` is `Strict`: the image's groups do not count.
+    pub supplemental_groups_strict: bool,
     /// Some container is privileged.
     pub privileged: bool,
+    /// `securityContext.seLinuxOptions`.
+    pub selinux: Option<SeLinux>,
+}
+
+/// A seccomp or AppArmor profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecurityProfile {
+    /// The runtime's own.
+    RuntimeDefault,
+    /// None.
+    Unconfined,
+    /// A file on the node for seccomp, a loaded profile's name for AppArmor.
+    Localhost(String),
+}
+
+/// `seLinuxOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeLinux {
+    /// `user`.
+    pub user: String,
+    /// `role`.
+    pub role: String,
+    /// `type`.
+    pub kind: String,
+    /// `level`.
+    pub level: String,
 }
 
 /// What `/etc/resolv.conf` of the pod says.
@@ -132,6 +160,8 @@ pub struct Mount {
     pub container_path: String,
     /// `readOnly`.
     pub read_only: bool,
+    /// `recursiveReadOnly`: what is mounted below is read-only too.
+    pub recursive_read_only: bool,
     /// `mountPropagation`.
     pub propagation: MountPropagation,
 }
@@ -161,6 +191,18 @@ pub struct LinuxResources {
     pub memory_limit_bytes: i64,
     /// `oom_score_adj`.
     pub oom_score_adj: i64,
+    /// CPUs as the kernel lists them, `0-3,7`; empty for all.
+    pub cpuset_cpus: String,
+    /// Memory nodes in the same form; empty for all.
+    pub cpuset_mems: String,
+    /// Most processes; 0 for no limit. The pod's cgroup alone has one.
+    pub pids_limit: i64,
+    /// Bytes per size of huge page, as `2MB`.
+    pub hugepage_limits: BTreeMap<String, u64>,
+    /// Files of cgroup v2 as they are to be written.
+    pub unified: BTreeMap<String, String>,
+    /// Memory and swap together in bytes; 0 leaves it to the runtime.
+    pub memory_swap_limit_bytes: i64,
 }
 
 /// Security settings of one container.
@@ -178,12 +220,22 @@ pub struct ContainerSecurity {
     pub run_as_group: Option<i64>,
     /// Supplemental groups.
     pub supplemental_groups: Vec<i64>,
+    /// `supplementalGroupsPolicy` is `Strict`: the image's groups do not count.
+    pub supplemental_groups_strict: bool,
     /// `capabilities.add`.
     pub add_capabilities: Vec<String>,
     /// `capabilities.drop`.
     pub drop_capabilities: Vec<String>,
     /// Which namespaces are the host's.
     pub namespaces: NamespaceOptions,
-    /// `seccompProfile.type: RuntimeDefault`; otherwise no filter, which is kubelet's default too.
-    pub seccomp_runtime_default: bool,
+    /// The container whose processes this one sees: `targetContainerName` of an ephemeral one.
+    pub target: Option<ContainerId>,
+    /// `seccompProfile`; `None`: no filter.
+    pub seccomp: Option<SecurityProfile>,
+    /// `appArmorProfile`; `None` leaves it to the runtime.
+    pub app_armor: Option<SecurityProfile>,
+    /// `seLinuxOptions`.
+    pub selinux: Option<SeLinux>,
+    /// `procMount: Unmasked`: all of `/proc` is seen and written.
+    pub proc_unmasked: bool,
 }

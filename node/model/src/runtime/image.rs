@@ -32,7 +32,7 @@ pub enum ImageUser {
 }
 
 /// Who pulls.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct ImageAuth {
     /// User name.
     pub username: String,

@@ -2,135 +2,21 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-use std::collections::BTreeMap;
+mod claims;
+mod pod_files;
+mod projected;
+mod sub_paths;
+mod support;
+
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
-use k8s_openapi::api::core::v1::{Event, Node, Pod, PodStatus};
-use swiftlet_model::BoxFuture;
-use swiftlet_model::control_plane::{
-    ControlPlane, ControlPlaneError, ObjectRef, RefKind, ReferencedData,
-};
-use swiftlet_model::ids::{PodKey, PodUid};
-use swiftlet_model::volumes::{VolumeError, Volumes};
+use swiftlet_model::control_plane::RefKind;
+use swiftlet_model::ids::PodUid;
+use swiftlet_model::volumes::{VolumeError, Volumes as _};
 use swiftlet_sys::mount;
-use swiftlet_volume::{Folders, PodFolders};
 
-const UID: &str = "11aa-22bb";
-
-/// Answers what the test put into it.
-#[derive(Default)]
-struct Table {
-    objects: Mutex<BTreeMap<ObjectRef, ReferencedData>>,
-}
-
-impl Table {
-    fn put(&self, kind: RefKind, name: &str, files: &[(&str, &str)]) {
-        let object = ObjectRef {
-            kind,
-            namespace: "default".into(),
-            name: name.into(),
-        };
-        let bytes = |(key, text): &(&str, &str)| ((*key).to_owned(), text.as_bytes().to_vec());
-        let data = Arc::new(files.iter().map(bytes).collect());
-        self.objects.lock().unwrap().insert(object, data);
-    }
-}
-
-impl ControlPlane for Table {
-    fn publish_status<'a>(
-        &'a self,
-        _: &'a PodKey,
-        _: &'a PodStatus,
-    ) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn pod_gone<'a>(&'a self, _: &'a PodKey) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn publish_node<'a>(&'a self, _: &'a Node) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn renew_lease(&self, _: u32) -> BoxFuture<'_, Result<(), ControlPlaneError>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn record(&self, _: Event) {}
-
-    fn referenced<'a>(
-        &'a self,
-        object: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<Option<ReferencedData>, ControlPlaneError>> {
-        Box::pin(async { Ok(self.objects.lock().unwrap().get(object).cloned()) })
-    }
-
-    fn forget(&self, _: &ObjectRef) {}
-}
-
-struct Fixture {
-    table: Arc<Table>,
-    volumes: PodFolders,
-    dir: tempfile::TempDir,
-}
-
-impl Fixture {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let folders = Folders {
-            root: dir.path().join("root"),
-            logs: dir.path().join("logs"),
-        };
-        let table = Arc::new(Table::default());
-        let volumes = PodFolders::new(folders, Arc::clone(&table) as Arc<dyn ControlPlane>);
-        Self {
-            table,
-            volumes,
-            dir,
-        }
-    }
-
-    async fn tear_down(&self) {
-        for _ in 0..2 {
-            let pod = PodUid::from(UID);
-            self.volumes.tear_down(&pod, true).await.unwrap();
-        }
-        assert!(mount::below(self.dir.path()).unwrap().is_empty());
-        assert!(self.volumes.pods_on_disk().await.unwrap().is_empty());
-        let logs = std::fs::read_dir(self.dir.path().join("logs"))
-            .into_iter()
-            .flatten();
-        assert_eq!(logs.count(), 0);
-    }
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        for point in mount::below(self.dir.path()).unwrap() {
-            mount::unmount(&point).ok();
-        }
-    }
-}
-
-fn pod(volumes: serde_json::Value, fs_group: Option<i64>) -> Arc<Pod> {
-    let pod = serde_json::json!({
-        "metadata": {"name": "web", "namespace": "default", "uid": UID},
-        "spec": {
-            "securityContext": {"fsGroup": fs_group},
-            "containers": [{"name": "main"}],
-            "initContainers": [{"name": "prepare"}],
-            "volumes": volumes,
-        },
-    });
-    Arc::new(serde_json::from_value(pod).unwrap())
-}
-
-fn read(path: &Path, name: &str) -> String {
-    std::fs::read_to_string(path.join(name)).unwrap()
-}
+use crate::support::{Fixture, UID, pod, read};
 
 #[tokio::test]
 async fn every_served_kind_is_made_twice_over_and_removed_without_a_trace() {
@@ -210,7 +96,7 @@ async fn a_missing_object_is_named_unless_it_is_optional() {
         None,
     );
     let error = fixture.volumes.set_up(&strict).await.unwrap_err();
-    let words = "MountVolume.SetUp failed for volume \"config\": configmap \"cm\" not found";
+    let words = "MountVolume.SetUp failed for volume \"config\" : configmap \"cm\" not found";
     assert_eq!(error.to_string(), words);
     let lax = pod(
         serde_json::json!([{"name": "s", "secret": {"secretName": "none", "optional": true}}]),
@@ -249,7 +135,7 @@ async fn the_pods_group_owns_what_it_may_write() {
 async fn what_is_not_served_is_refused_by_name() {
     let fixture = Fixture::new();
     let pod = pod(
-        serde_json::json!([{"name": "token", "projected": {"sources": []}}]),
+        serde_json::json!([{"name": "token", "csi": {"driver": "x"}}]),
         None,
     );
     let error = fixture.volumes.set_up(&pod).await.unwrap_err();
@@ -322,6 +208,25 @@ async fn a_folder_whose_making_was_interrupted_is_finished_by_the_next_try() {
         std::fs::set_permissions(&places[name], std::fs::Permissions::from_mode(0o700)).unwrap();
         fixture.volumes.set_up(&pod).await.unwrap();
         assert_eq!(look(name).1, 0o700, "{name}");
+    }
+    fixture.tear_down().await;
+}
+
+#[tokio::test]
+async fn a_volume_of_huge_pages_is_mounted_where_the_kernel_has_them() {
+    let fixture = Fixture::new();
+    let volumes = serde_json::json!([{"name": "huge", "emptyDir": {"medium": "HugePages-2Mi"}}]);
+    let mut pod = (*pod(volumes, None)).clone();
+    let requests = serde_json::json!({"requests": {"hugepages-2Mi": "4Mi"}});
+    let main = &mut pod.spec.as_mut().unwrap().containers[0];
+    main.resources = serde_json::from_value(requests).unwrap();
+    let made = fixture.volumes.set_up(&std::sync::Arc::new(pod)).await;
+    let has_pages = Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists();
+    assert_eq!(made.is_ok(), has_pages, "{made:?}");
+    if let Ok(places) = made {
+        let folder = std::fs::metadata(&places["huge"]).unwrap();
+        assert!(mount::is_mounted(&places["huge"]).unwrap());
+        assert_eq!(folder.mode() & 0o7777, 0o777);
     }
     fixture.tear_down().await;
 }

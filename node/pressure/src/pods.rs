@@ -1,0 +1,231 @@
+//! What single pods use.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use swiftlet_model::ids::PodUid;
+use swiftlet_model::node_stats::{DiskUse, NodeStatsError, PodDisk, PodPaths};
+use swiftlet_sys::cgroup::Mode;
+
+use crate::{Places, failed};
+
+/// The classes' folders between the root and the pods; Guaranteed pods lie in the root itself.
+const CLASSES: [&str; 3] = ["", "burstable", "besteffort"];
+/// `st_blocks` counts in these bytes.
+const BLOCK: u64 = 512;
+/// Deepest folder that is counted; deeper ones are nobody's honest data.
+const DEPTH_MAX: usize = 256;
+
+pub(crate) struct PodFolders<'a> {
+    places: &'a Places,
+}
+
+impl<'a> PodFolders<'a> {
+    pub(crate) fn new(places: &'a Places) -> Self {
+        Self { places }
+    }
+
+    pub(crate) fn memory(&self, pods: &[PodUid]) -> Result<BTreeMap<PodUid, u64>, NodeStatsError> {
+        self.of_each(pods, "memory", |folder| self.working_set(folder))
+    }
+
+    fn working_set(&self, folder: &Path) -> io::Result<u64> {
+        let (usage, inactive) = match self.places.hierarchies.mode {
+            Mode::V1 => ("memory.usage_in_bytes", "total_inactive_file"),
+            Mode::V2 => ("memory.current", "inactive_file"),
+        };
+        let usage = number(&folder.join(usage))?;
+        let stat = fs::read_to_string(folder.join("memory.stat"))?;
+        Ok(usage.saturating_sub(stat_field(&stat, inactive)))
+    }
+
+    /// The runtime names its cgroups after its containers.
+    pub(crate) fn container_memory(
+        &self,
+        pod: &PodUid,
+    ) -> Result<BTreeMap<String, u64>, NodeStatsError> {
+        let hierarchy = self.hierarchy("memory")?;
+        let root = hierarchy.join(self.places.cgroup_root.trim_matches('/'));
+        let mut all = BTreeMap::new();
+        for class in CLASSES {
+            let folder = root.join(class).join(format!("pod{pod}"));
+            for container in subfolders(&folder).unwrap_or_default() {
+                let used = self.working_set(&container).ok();
+                all.extend(used.map(|used| (file_name(&container), used)));
+            }
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn pids(&self, pods: &[PodUid]) -> Result<BTreeMap<PodUid, u64>, NodeStatsError> {
+        self.of_each(pods, "pids", |folder| number(&folder.join("pids.current")))
+    }
+
+    /// Reads each pod's folder; one that has gone meanwhile is left out.
+    fn of_each(
+        &self,
+        pods: &[PodUid],
+        controller: &str,
+        read: impl Fn(&Path) -> io::Result<u64>,
+    ) -> Result<BTreeMap<PodUid, u64>, NodeStatsError> {
+        let hierarchy = self.hierarchy(controller)?;
+        let root = hierarchy.join(self.places.cgroup_root.trim_matches('/'));
+        let mut all = BTreeMap::new();
+        for pod in pods {
+            let name = format!("pod{pod}");
+            let value = CLASSES.iter().find_map(|class| {
+                let folder = root.join(class).join(&name);
+                read(&folder).ok()
+            });
+            all.extend(value.map(|value| (pod.clone(), value)));
+        }
+        Ok(all)
+    }
+
+    fn hierarchy(&self, controller: &str) -> Result<&PathBuf, NodeStatsError> {
+        let hierarchies = &self.places.hierarchies;
+        let serves = |folder: &&PathBuf| {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy();
+            hierarchies.mode == Mode::V2 || name.split(',').any(|part| part == controller)
+        };
+        let found = hierarchies.folders.iter().find(serves);
+        found.ok_or_else(|| failed(controller, &"no such cgroup controller"))
+    }
+
+    pub(crate) fn disk(&self, pod: &PodPaths) -> Result<PodDisk, NodeStatsError> {
+        let folder = self.places.root.join("pods").join(pod.pod.as_str());
+        let mut disk = PodDisk::default();
+        let plugins = subfolders(&folder.join("volumes"));
+        for plugin in plugins.map_err(|error| failed(folder.display(), &error))? {
+            let volumes = subfolders(&plugin);
+            for volume in volumes.map_err(|error| failed(plugin.display(), &error))? {
+                // A volume with a file system of its own takes nothing of the node's disk.
+                if is_same_device(&plugin, &volume) {
+                    disk.volumes.insert(file_name(&volume), usage(&volume));
+                }
+            }
+        }
+        let logs = subfolders(&pod.logs);
+        for container in logs.map_err(|error| failed(pod.logs.display(), &error))? {
+            disk.logs.insert(file_name(&container), usage(&container));
+        }
+        Ok(disk)
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn is_same_device(one: &Path, other: &Path) -> bool {
+    let device = |path: &Path| fs::symlink_metadata(path).map(|meta| meta.dev()).ok();
+    device(one) == device(other)
+}
+
+/// The folders in a folder; none if it is not there.
+fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let folders = entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    Ok(folders.map(|entry| entry.path()).collect())
+}
+
+/// Everything below, links not followed, on this device alone, a file with many names once. What
+/// vanishes meanwhile uses nothing.
+pub(crate) fn usage(folder: &Path) -> DiskUse {
+    let mut total = DiskUse::default();
+    let Ok(top) = fs::symlink_metadata(folder) else {
+        return total;
+    };
+    let device = top.dev();
+    let mut seen = HashSet::new();
+    let mut open = vec![(folder.to_path_buf(), 0)];
+    total.bytes += top.blocks() * BLOCK;
+    total.inodes += 1;
+    while let Some((folder, depth)) = open.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Ok(meta) = entry.metadata() else { continue };
+            if meta.dev() != device || (meta.nlink() > 1 && !seen.insert(meta.ino())) {
+                continue;
+            }
+            total += DiskUse {
+                bytes: meta.blocks().saturating_mul(BLOCK),
+                inodes: 1,
+            };
+            if meta.is_dir() && depth < DEPTH_MAX {
+                open.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    total
+}
+
+fn number(path: &Path) -> io::Result<u64> {
+    let text = fs::read_to_string(path)?;
+    text.trim().parse().map_err(io::Error::other)
+}
+
+fn stat_field(stat: &str, name: &str) -> u64 {
+    let value = stat.lines().find_map(|line| {
+        let (key, value) = line.split_once(' ')?;
+        (key == name).then(|| value.trim().parse().ok())?
+    });
+    value.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use swiftlet_sys::cgroup::Hierarchies;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_is_charged_for_what_it_wrote_and_for_nothing_else() {
+        let root = tempfile::tempdir().unwrap();
+        let volumes = root.path().join("pods/u1/volumes/kubernetes.io~empty-dir");
+        fs::create_dir_all(volumes.join("data/deep")).unwrap();
+        let file = volumes.join("data/deep/file");
+        fs::write(&file, vec![1; 200_000]).unwrap();
+        fs::hard_link(&file, volumes.join("data/again")).unwrap();
+        std::os::unix::fs::symlink("/", volumes.join("data/out")).unwrap();
+        let logs = root.path().join("logs");
+        fs::create_dir_all(logs.join("main")).unwrap();
+        fs::write(logs.join("main/0.log"), vec![1; 50_000]).unwrap();
+        let places = Places {
+            root: root.path().to_owned(),
+            hierarchies: Hierarchies {
+                mode: Mode::V2,
+                folders: vec![],
+            },
+            cgroup_root: "none".into(),
+        };
+        let disk = PodFolders::new(&places)
+            .disk(&PodPaths {
+                pod: "u1".into(),
+                logs,
+            })
+            .unwrap();
+        let data = disk.volumes["data"];
+        assert!((200_000..300_000).contains(&data.bytes), "{data:?}");
+        // The two folders, the file under one of its names, the link.
+        assert_eq!(data.inodes, 4);
+        assert!(disk.logs["main"].bytes >= 50_000);
+        assert_eq!(disk.total().inodes, 6);
+    }
+
+    #[test]
+    fn files_that_were_not_read_lately_are_no_working_set() {
+        let stat = "cache 10\ninactive_file 3\ntotal_inactive_file 7\n";
+        assert_eq!(stat_field(stat, "inactive_file"), 3);
+        assert_eq!(stat_field(stat, "total_inactive_file"), 7);
+        assert_eq!(stat_field(stat, "absent"), 0);
+    }
+}

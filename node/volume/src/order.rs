@@ -1,0 +1,164 @@
+//! Everything that is needed to make a pod's volumes, fetched side by side.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Pod;
+use swiftlet_model::control_plane::{ControlPlane, ObjectRef, RefKind, TokenRequest};
+use swiftlet_model::ids::{PodKey, PodUid};
+use swiftlet_model::volumes::VolumeError;
+
+use crate::claim::{self, Place};
+use crate::files::{Object, Source, TokenFile};
+use crate::payload::Fetched;
+use crate::plan::{Amounts, Kind, Plan};
+use crate::{PodFolders, failed, plan};
+
+/// Shortest life of a token that can be asked for, in seconds. Source: validation of the API.
+const TOKEN_EXPIRATION_S_MIN: i64 = 600;
+
+/// A pod's volumes with their data.
+pub(crate) struct Order {
+    pub(crate) key: PodKey,
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) amounts: Amounts,
+    pub(crate) volumes: Vec<(Plan, Data)>,
+}
+
+/// What was fetched for a volume.
+pub(crate) enum Data {
+    /// It needs nothing.
+    Nothing,
+    /// For each source of files.
+    Files(Vec<Fetched>),
+    /// Where the claim's volume lies.
+    Place(Place),
+}
+
+impl PodFolders {
+    /// Nothing waits for anything else here: with one answer of the control plane all are there.
+    pub(crate) async fn order(&self, pod: &Arc<Pod>) -> Result<Order, VolumeError> {
+        let amounts = (self.amounts)();
+        let plans = plan::volumes(pod, &amounts)?;
+        let asked = plans.iter().map(|plan| self.data(plan, pod));
+        let data = try_join_all(asked).await?;
+        Ok(Order {
+            key: PodKey::of(pod),
+            pod: Arc::clone(pod),
+            amounts,
+            volumes: plans.into_iter().zip(data).collect(),
+        })
+    }
+
+    async fn data(&self, plan: &Plan, pod: &Pod) -> Result<Data, VolumeError> {
+        match &plan.kind {
+            Kind::EmptyDir { .. } | Kind::HostPath { .. } => Ok(Data::Nothing),
+            Kind::Files(files) => {
+                let asked = files.sources.iter().map(|it| self.source(plan, it, pod));
+                try_join_all(asked).await.map(Data::Files)
+            }
+            Kind::Claim { claim, .. } => {
+                let pod = PodKey::of(pod).uid;
+                self.claim(&plan.name, claim, &pod).await.map(Data::Place)
+            }
+        }
+    }
+
+    async fn source(
+        &self,
+        plan: &Plan,
+        source: &Source,
+        pod: &Pod,
+    ) -> Result<Fetched, VolumeError> {
+        match source {
+            Source::Downward(_) => Ok(Fetched::Nothing),
+            Source::Object(object) => self.object(&plan.name, object, &PodKey::of(pod).uid).await,
+            Source::Token(file) => self.token(&plan.name, file, pod).await,
+        }
+    }
+
+    async fn object(
+        &self,
+        volume: &str,
+        object: &Object,
+        pod: &PodUid,
+    ) -> Result<Fetched, VolumeError> {
+        let control_plane = self.control_plane(volume)?;
+        self.references.add(&object.reference, pod);
+        match control_plane.referenced(&object.reference).await {
+            Ok(None) if !object.optional => Err(missing(volume, &object.reference)),
+            Ok(data) => Ok(Fetched::Object(data)),
+            Err(error) => Err(failed(volume, &error)),
+        }
+    }
+
+    async fn token(
+        &self,
+        volume: &str,
+        file: &TokenFile,
+        pod: &Pod,
+    ) -> Result<Fetched, VolumeError> {
+        let control_plane = self.control_plane(volume)?;
+        let account = pod.spec.as_ref();
+        let account = account.and_then(|spec| spec.service_account_name.clone());
+        let request = TokenRequest {
+            pod: PodKey::of(pod),
+            service_account: account.unwrap_or_else(|| "default".to_owned()),
+            audience: file.audience.clone(),
+            expiration_s: file.expiration_s.max(TOKEN_EXPIRATION_S_MIN),
+        };
+        let token = self.tokens.get(control_plane, self.clock.as_ref(), request);
+        match token.await {
+            Ok(token) => Ok(Fetched::Token(token)),
+            Err(error) => Err(failed(volume, &format!("failed to fetch token: {error}"))),
+        }
+    }
+
+    async fn claim(
+        &self,
+        volume: &str,
+        claim: &ObjectRef,
+        pod: &PodUid,
+    ) -> Result<Place, VolumeError> {
+        let object = self.whole(volume, claim, pod).await?;
+        let bound = claim::bound(volume, &claim.name, &object)?;
+        let persistent = ObjectRef {
+            kind: RefKind::PersistentVolume,
+            namespace: String::new(),
+            name: bound.volume.clone(),
+        };
+        let object = self.whole(volume, &persistent, pod).await?;
+        claim::place(volume, &bound, &object)
+    }
+
+    async fn whole(
+        &self,
+        volume: &str,
+        object: &ObjectRef,
+        pod: &PodUid,
+    ) -> Result<Bytes, VolumeError> {
+        let control_plane = self.control_plane(volume)?;
+        self.references.add(object, pod);
+        match control_plane.object(object).await {
+            Ok(Some(object)) => Ok(object),
+            Ok(None) => Err(missing(volume, object)),
+            Err(error) => Err(failed(volume, &error)),
+        }
+    }
+
+    fn control_plane(&self, volume: &str) -> Result<&dyn ControlPlane, VolumeError> {
+        let control_plane = self.control_plane.as_deref();
+        control_plane.ok_or_else(|| {
+            let cause = "there is no control plane to ask for its data";
+            failed(volume, &cause)
+        })
+    }
+}
+
+fn missing(volume: &str, object: &ObjectRef) -> VolumeError {
+    VolumeError::Missing {
+        volume: volume.to_owned(),
+        what: format!("{} \"{}\"", object.kind.word(), object.name),
+    }
+}
