@@ -1,6 +1,7 @@
 //! `swiftlet-node doctor`: one line per prerequisite, with the remedy where one is missing.
 
 mod cgroups;
+pub(crate) mod configuration;
 mod kernel;
 mod runtime;
 mod sysctls;
@@ -9,6 +10,7 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use crate::configuration::{ConfigurationError, Settings};
 use crate::options::NodeOptions;
 
 /// How a prerequisite stands.
@@ -95,8 +97,12 @@ impl fmt::Display for Check {
 }
 
 /// Looks at everything and prints a line for each; fails if something is missing.
-pub(crate) async fn run(options: &NodeOptions) -> ExitCode {
-    let checks = examine(options).await;
+pub(crate) async fn run(
+    options: &NodeOptions,
+    settings: Result<&Settings, &ConfigurationError>,
+) -> ExitCode {
+    let mut checks = configuration::examine(options, settings);
+    checks.extend(examine(options).await);
     let colour = std::io::stdout().is_terminal();
     for check in &checks {
         match (colour, check.verdict) {

@@ -8,28 +8,30 @@ use swiftlet_kubelet::NodeFacts;
 use swiftlet_kubelet::node_status::{Amount, Pressure, SystemFacts};
 use swiftlet_pleg::Mode;
 
+use crate::configuration::Settings;
 use crate::options::NodeOptions;
-
-/// What pods must leave alone: kubelet's default hard eviction threshold for memory (100 MiB).
-const RESERVED_MEMORY_BYTES: i64 = 100 << 20;
+use crate::topology;
 
 /// All facts but the source of lifecycle events, which [`kernel_events`] tells.
-pub(crate) fn read(options: &NodeOptions) -> Result<NodeFacts> {
+pub(crate) fn read(options: &NodeOptions, settings: &Settings) -> Result<NodeFacts> {
+    let capacity = Amount {
+        cpu_milli: cpus().saturating_mul(1000),
+        memory_bytes: memory_bytes().context("/proc/meminfo has no MemTotal")?,
+        ephemeral_storage_bytes: disk_bytes(&options.root_dir),
+    };
     Ok(NodeFacts {
         hostname: options.node_name(),
         internal_ips: vec![node_ip(options)?.to_string()],
-        capacity: Amount {
-            cpu_milli: cpus().saturating_mul(1000),
-            memory_bytes: memory_bytes().context("/proc/meminfo has no MemTotal")?,
-            ephemeral_storage_bytes: disk_bytes(&options.root_dir),
-        },
-        reserved: Amount {
-            memory_bytes: RESERVED_MEMORY_BYTES,
-            ..Amount::default()
-        },
+        reserved: settings.resources.reserved(&capacity),
+        capacity,
+        taints: settings.taints.clone(),
         pods_max: usize::try_from(options.max_pods)?,
         system: system(),
         pressure: Pressure::default(),
+        hugepages: topology::hugepages(),
+        cpus: topology::cpus(),
+        resolv_conf: std::fs::read_to_string(&options.resolv_conf).ok(),
+        app_armor: app_armor(),
         ..NodeFacts::default()
     })
 }
@@ -80,6 +82,13 @@ fn node_ip(options: &NodeOptions) -> Result<IpAddr> {
         .local_addr()
         .context("no address: set --node-ip")?
         .ip())
+}
+
+/// Whether the kernel enforces AppArmor profiles, and they can be loaded
+/// (`HostSupports` of `github.com/opencontainers/runc/libcontainer/apparmor`).
+fn app_armor() -> bool {
+    Path::new("/sys/kernel/security/apparmor").exists()
+        && line_of("/sys/module/apparmor/parameters/enabled").starts_with('Y')
 }
 
 fn system() -> SystemFacts {

@@ -1,21 +1,26 @@
 //! The node agent: a kubelet. This program only wires; decisions are in `node/kubelet`.
 #![forbid(unsafe_code)]
 
+mod configuration;
 mod doctor;
 mod facts;
 mod logging;
+mod logind;
 mod options;
 mod reset;
+mod sources;
+mod topology;
 mod wire;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::Parser;
+use clap::ArgMatches;
 use mimalloc::MiMalloc;
 
-use crate::options::{Cli, Command};
+use crate::configuration::{Configuration, ConfigurationError, Settings};
+use crate::options::{Cli, Command, NodeOptions};
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
@@ -24,17 +29,28 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 const STRAGGLER_LIMIT: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    let Cli { options, command } = Cli::parse();
+    let (cli, matches) = Cli::read();
+    let Cli {
+        mut options,
+        command,
+    } = cli;
     logging::start(options.log_format);
+    let configured = configure(&mut options, &matches);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
     let outcome = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
         let outcome = runtime.block_on(async {
             match command {
-                Some(Command::Doctor) => Ok(doctor::run(&options).await),
-                Some(Command::Reset) => as_root(reset::run(&options)).await,
-                None => as_root(wire::run(&options)).await,
+                Some(Command::Doctor) => Ok(doctor::run(&options, configured.as_ref()).await),
+                Some(Command::Reset) => {
+                    configured?;
+                    as_root(reset::run(&options)).await
+                }
+                None => {
+                    let settings = configured?;
+                    as_root(wire::run(&options, settings)).await
+                }
             }
         });
         // A file call that hangs must not keep a program that has ended from being started again.
@@ -45,6 +61,26 @@ fn main() -> ExitCode {
         eprintln!("swiftlet-node: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// Reads the configuration and lays it under the options. Without one, all is as the command line
+/// says.
+fn configure(
+    options: &mut NodeOptions,
+    matches: &ArgMatches,
+) -> Result<Settings, ConfigurationError> {
+    let mut settings = match options.config.clone() {
+        None => Settings::default(),
+        Some(path) => {
+            let configuration = Configuration::read(&path)?;
+            for (field, value) in configuration.without_effect() {
+                tracing::warn!(field, %value, "this field of the configuration has no effect");
+            }
+            configuration.apply(options, &|option| options::is_given(matches, option))?
+        }
+    };
+    settings.static_pods.path.clone_from(&options.pod_manifest_path);
+    Ok(settings)
 }
 
 /// Everything but `doctor` makes namespaces, mounts and cgroups.

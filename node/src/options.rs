@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use ipnet::Ipv4Net;
 
 /// Kubernetes' default limit, min(110, 10 × cores) on small machines; see `docs/SPECIFICATION.md`.
@@ -49,6 +50,10 @@ pub(crate) enum LogFormat {
 /// Options that all commands share.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct NodeOptions {
+    /// A KubeletConfiguration (kubelet.config.k8s.io/v1beta1); options of the command line win
+    /// over it.
+    #[arg(long, global = true)]
+    pub(crate) config: Option<PathBuf>,
     /// Kubeconfig with the server, its authority and this node's client certificate.
     #[arg(long, global = true, default_value = "/etc/swiftlet/node.kubeconfig")]
     pub(crate) kubeconfig: PathBuf,
@@ -64,6 +69,12 @@ pub(crate) struct NodeOptions {
     /// Folder for the logs of containers.
     #[arg(long, global = true, default_value = "/var/log/pods")]
     pub(crate) pod_logs_dir: PathBuf,
+    /// Folder of static pods, or the file of one; none if not given.
+    #[arg(long, global = true)]
+    pub(crate) pod_manifest_path: Option<PathBuf>,
+    /// The resolver's configuration that pods inherit with `dnsPolicy: Default`.
+    #[arg(long, global = true, default_value = "/etc/resolv.conf")]
+    pub(crate) resolv_conf: PathBuf,
     /// Socket of the container runtime.
     #[arg(
         long,
@@ -104,6 +115,23 @@ pub(crate) struct NodeOptions {
     /// Format of log lines; their level is set by RUST_LOG.
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
+}
+
+impl Cli {
+    /// Reads the command line; answers also what stands there, as opposed to defaults. Ends the
+    /// program with a message if it is wrong, or asks for help.
+    pub(crate) fn read() -> (Self, ArgMatches) {
+        let matches = Self::command().get_matches();
+        match Self::from_arg_matches(&matches) {
+            Ok(cli) => (cli, matches),
+            Err(error) => error.exit(),
+        }
+    }
+}
+
+/// Whether an option was given on the command line.
+pub(crate) fn is_given(matches: &ArgMatches, option: &str) -> bool {
+    matches.value_source(option) == Some(ValueSource::CommandLine)
 }
 
 impl NodeOptions {

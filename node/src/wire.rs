@@ -11,20 +11,26 @@ use swiftlet_cni::observer::NetworkAttached;
 use swiftlet_cni::options::NetworkOptions;
 use swiftlet_cni::shim_server::{self, NetworkHandle};
 use swiftlet_cri::Cri;
-use swiftlet_kubelet::{Doors, Kubelet, KubeletOptions, Limits, NodeFacts, Timeline};
+use swiftlet_kubelet::{Doors, Kubelet, KubeletOptions, NodeFacts, PodSettings, Timeline};
 use swiftlet_model::clock::SystemClock;
 use swiftlet_model::runtime::{Runtime, RuntimePod};
 use swiftlet_node_link::kubeconfig::Kubeconfig;
 use swiftlet_node_link::{NodeLink, NodeLinkOptions};
 use swiftlet_pleg::{Bpf, Pleg, PlegHandle, PlegOptions};
-use swiftlet_volume::{Folders, PodFolders};
+use swiftlet_pressure::{NodePressure, Places};
+use swiftlet_probe::NetworkProbes;
+use swiftlet_volume::{Amounts, CheckpointFiles, Folders, PodFolders};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::configuration::Settings;
+use crate::doctor::configuration::obstacle;
 use crate::facts;
+use crate::logind::Logind;
 use crate::options::{BpfChoice, NodeOptions};
+use crate::sources;
 
 /// Version of the agent, for people.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -35,11 +41,17 @@ const NETWORK: &str = "swiftlet";
 /// Pods on one bridge: the kernel allows 1,024 ports, and attaching gets slower as it fills.
 const PODS_PER_BRIDGE: usize = 500;
 
+/// Folder of checkpoints, in the agent's own.
+const CHECKPOINTS: &str = "checkpoints";
+
 /// How long the runtime may take to answer at the start before the node goes on without it.
 const RUNTIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Runs the node agent. Pods live on when it ends.
-pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
+pub(crate) async fn run(options: &NodeOptions, settings: Settings) -> Result<()> {
+    if let Some(obstacle) = obstacle(&settings) {
+        bail!(obstacle);
+    }
     let kubeconfig = Kubeconfig::read(&options.kubeconfig)?;
     let runtime = Arc::new(Cri::new(options.runtime_socket()));
     let pods = known_pods(runtime.as_ref()).await?;
@@ -53,25 +65,37 @@ pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
     let control_plane = Arc::new(link);
     let (pleg, lifecycle) = start_pleg(options, runtime.clone());
     let shutdown = CancellationToken::new();
-    let facts = follow_facts(facts::read(options)?, &pleg, shutdown.clone());
+    let facts = follow_facts(facts::read(options, &settings)?, &pleg, shutdown.clone());
+    let node_name = options.node_name();
+    let (expected, lists) = sources::start(&settings.static_pods, &node_name, &shutdown);
     let folders = Folders {
         root: options.root_dir.clone(),
         logs: options.pod_logs_dir.clone(),
     };
+    let volumes = PodFolders::new(folders, control_plane.clone());
+    let volumes = Arc::new(volumes.with_amounts(given_to_pods(facts.clone())));
     let kubelet = Kubelet::new(
         KubeletOptions {
             node_name: options.node_name(),
             node: facts,
-            limits: Limits::default(),
+            limits: settings.limits,
+            pods: pod_settings(options, settings.pods),
+            resources: settings.resources,
             log_root: options.pod_logs_dir.clone(),
             timeline: Timeline::default(),
         },
         Doors {
             runtime,
-            control_plane: control_plane.clone(),
+            control_plane,
             tracker: Arc::new(pleg),
-            volumes: Arc::new(PodFolders::new(folders, control_plane)),
+            volumes: volumes.clone(),
+            files: volumes.clone(),
+            logs: volumes,
             cgroups: Arc::new(PodCgroups::new(&options.cgroup_root)?),
+            stats: Arc::new(node_pressure(options)?),
+            shutdown: Arc::new(Logind::default()),
+            checkpoints: Arc::new(CheckpointFiles::new(options.root_dir.join(CHECKPOINTS))),
+            probes: Arc::new(NetworkProbes::new()),
             clock: Arc::new(SystemClock),
         },
     );
@@ -80,6 +104,7 @@ pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
         version = VERSION,
         "node agent started"
     );
+    let kubelet = kubelet.with_sources(expected, lists);
     let work = tokio::spawn(kubelet.run(control, lifecycle, shutdown.clone()));
     until_signal(work, shutdown, wait_for_signal()).await?;
     network.shutdown();
@@ -178,6 +203,21 @@ fn record_attached(event: NetworkAttached) {
     );
 }
 
+fn pod_settings(options: &NodeOptions, pods: PodSettings) -> PodSettings {
+    PodSettings {
+        seccomp_root: options.root_dir.join("seccomp"),
+        ..pods
+    }
+}
+
+fn node_pressure(options: &NodeOptions) -> Result<NodePressure> {
+    Ok(NodePressure::new(Places {
+        root: options.root_dir.clone(),
+        hierarchies: swiftlet_cgroup::hierarchies()?,
+        cgroup_root: options.cgroup_root.clone(),
+    }))
+}
+
 fn start_pleg(
     options: &NodeOptions,
     runtime: Arc<dyn Runtime>,
@@ -191,6 +231,18 @@ fn start_pleg(
         ..PlegOptions::default()
     };
     Pleg::start(pleg, runtime)
+}
+
+/// What stands in volumes where a pod names no limit.
+fn given_to_pods(facts: watch::Receiver<NodeFacts>) -> impl Fn() -> Amounts {
+    move || {
+        let all = facts.borrow().allocatable();
+        Amounts {
+            cpu_milli: all.cpu_milli,
+            memory_bytes: all.memory_bytes,
+            ephemeral_storage_bytes: all.ephemeral_storage_bytes,
+        }
+    }
 }
 
 /// Facts that follow the source of lifecycle events.

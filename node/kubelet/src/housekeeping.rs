@@ -1,4 +1,5 @@
-//! Finds what is left of pods that nobody wants: in the runtime, in cgroups, in volume folders.
+//! Finds what is left of pods that nobody wants: in the runtime, in cgroups, in folders of volumes
+//! and of logs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +8,10 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use swiftlet_model::ids::{PodKey, PodUid};
 
-use crate::options::Doors;
+use crate::housekeeping::logs::{RunningLog, running_logs};
+use crate::shared::Shared;
+
+pub(crate) mod logs;
 
 /// What a look at the node has found.
 #[derive(Debug, Default)]
@@ -16,14 +20,18 @@ pub(crate) struct Sweep {
     pub(crate) found: BTreeMap<PodUid, PodKey>,
     /// Pods in the runtime; `None` if it could not be asked.
     pub(crate) in_runtime: Option<Vec<PodUid>>,
+    /// Logs of containers that run; `None` as well.
+    pub(crate) running: Option<Vec<RunningLog>>,
 }
 
 /// Looks at everything. What cannot be read is left for the next time.
-pub(crate) async fn sweep(doors: Doors) -> Sweep {
-    let (runtime, cgroups, volumes) = tokio::join!(
+pub(crate) async fn sweep(shared: Arc<Shared>) -> Sweep {
+    let doors = &shared.doors;
+    let (runtime, cgroups, volumes, logs) = tokio::join!(
         doors.runtime.list_pods(),
         doors.cgroups.pods(),
-        doors.volumes.pods_on_disk()
+        doors.volumes.pods_on_disk(),
+        doors.logs.pods()
     );
     let mut sweep = Sweep::default();
     let nameless = |uid: PodUid| PodKey {
@@ -43,8 +51,15 @@ pub(crate) async fn sweep(doors: Doors) -> Sweep {
             .extend(all.into_iter().map(|uid| (uid.clone(), nameless(uid)))),
         Err(error) => tracing::debug!(%error, "folders of pods cannot be listed"),
     }
+    match logs {
+        Ok(all) => sweep
+            .found
+            .extend(all.into_iter().map(|pod| (pod.uid.clone(), pod))),
+        Err(error) => tracing::debug!(%error, "log folders of pods cannot be listed"),
+    }
     match runtime {
         Ok(all) => {
+            sweep.running = Some(running_logs(&all, &shared.log_root));
             // The runtime knows names as well.
             sweep.in_runtime = Some(all.iter().map(|one| one.pod.uid.clone()).collect());
             sweep

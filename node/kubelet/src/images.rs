@@ -1,244 +1,287 @@
-//! Images: pull policies, one pull per image at a time, a bounded number of pulls.
+//! Images: pull policies, credentials, pulls, and the removal of what nobody uses.
+//!
+//! ```text
+//! images.rs        the policy: pure but for the calls      reference.rs    names: pure
+//! credentials.rs   which Secret fits which registry: pure  pull.rs         pulls in flight
+//! gc.rs            which images go: pure                   collector.rs    has them removed
+//! errors.rs        why a container has none
+//! ```
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::{BoxFuture, Shared, WeakShared};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use swiftlet_model::clock::Clock;
-use swiftlet_model::events::{ERR_IMAGE_NEVER_PULL, EventKind, FAILED, PULLED, PULLING};
-use swiftlet_model::runtime::{Runtime, RuntimeError, SandboxConfig};
-use tokio::sync::{Mutex, Semaphore};
+use swiftlet_model::control_plane::{ControlPlane, ObjectRef, RefKind};
+use swiftlet_model::events::{
+    ERR_IMAGE_NEVER_PULL, EventKind, FAILED, FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET, INSPECT_FAILED,
+    PULLED, PULLING,
+};
+use swiftlet_model::runtime::{ImageAuth, ImageUser, Runtime, SandboxConfig};
 
 use crate::events::Recorder;
+use crate::images::collector::Collector;
+use crate::images::credentials::Keyring;
+use crate::images::pull::{Pulled, Pulls};
+use crate::images::reference::{Reference, with_default_tag};
 
-/// Pulls at the same time on one node; the runtime shares layers between them.
-const PULLS_MAX: usize = 4;
-/// Longest image reference (a registry's name, a path of 255 and a digest).
-const REFERENCE_BYTES_MAX: usize = 1024;
+pub(crate) mod collector;
+mod credentials;
+mod errors;
+pub(crate) mod gc;
+mod pull;
+pub(crate) mod reference;
+#[cfg(test)]
+mod tests;
 
-/// Why a container has no image.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum ImageError {
-    /// The reference is no reference.
-    #[error("Failed to apply default image tag \"{0}\": couldn't parse image name \"{0}\"")]
-    InvalidName(String),
-    /// The policy is `Never` and the image is not there.
-    #[error("Container image \"{0}\" is not present with pull policy of Never")]
-    NeverPull(String),
-    /// The pull failed.
-    #[error("failed to pull image \"{image}\": {cause}")]
-    Pull {
-        /// The reference.
-        image: String,
-        /// The runtime's words.
-        cause: String,
-    },
-    /// The runtime could not be asked.
-    #[error("Failed to inspect image \"{image}\": {source}")]
-    Inspect {
-        /// The reference.
-        image: String,
-        /// Why.
-        source: RuntimeError,
-    },
+pub(crate) use crate::images::errors::{ImageError, is_failed_pull, is_of_image};
+
+/// An image that is there for a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Present {
+    /// As the container names it.
+    pub(crate) image: String,
+    /// The runtime's id.
+    pub(crate) id: String,
+    /// Who its processes are if the pod does not say.
+    pub(crate) user: ImageUser,
 }
 
-impl ImageError {
-    /// The waiting reason of the container.
-    pub(crate) fn reason(&self) -> &'static str {
-        match self {
-            Self::InvalidName(_) => "InvalidImageName",
-            Self::NeverPull(_) => ERR_IMAGE_NEVER_PULL,
-            Self::Pull { .. } => "ErrImagePull",
-            Self::Inspect { .. } => "ImageInspectError",
+/// When an image is pulled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PullPolicy {
+    Always,
+    IfNotPresent,
+    Never,
+}
+
+impl PullPolicy {
+    /// `imagePullPolicy`, with the API's default for objects that have not passed its server.
+    fn of(container: &Container, reference: &Reference) -> Self {
+        match container.image_pull_policy.as_deref() {
+            Some("Always") => Self::Always,
+            Some("Never") => Self::Never,
+            Some("IfNotPresent") => Self::IfNotPresent,
+            _ if reference.is_latest() => Self::Always,
+            _ => Self::IfNotPresent,
         }
     }
-
-    /// Whether the wait before the next try is that of pulls.
-    pub(crate) fn is_pull(&self) -> bool {
-        !matches!(self, Self::Inspect { .. })
-    }
 }
-
-type Pulling = BoxFuture<'static, Result<String, String>>;
-type Pull = Shared<Pulling>;
 
 /// Gets images onto the node.
 pub(crate) struct Images {
     runtime: Arc<dyn Runtime>,
+    control_plane: Arc<dyn ControlPlane>,
     clock: Arc<dyn Clock>,
     recorder: Recorder,
-    pulls: Arc<Semaphore>,
-    /// Pulls in flight by image, as long as someone waits for them: with the last who waits the
-    /// call ends and gives its place back. A lock, because many workers share a pull; it is held
-    /// only to look.
-    in_flight: Mutex<HashMap<String, WeakShared<Pulling>>>,
+    pulls: Pulls,
+    /// Removes what nobody uses.
+    pub(crate) collector: Collector,
+}
+
+/// A container and the image that it wants.
+struct Wanted<'a> {
+    pod: &'a Pod,
+    container: &'a Container,
+    /// As the container names it.
+    image: &'a str,
+    reference: Reference,
+    /// The same with a tag, for the runtime.
+    tagged: String,
 }
 
 impl Images {
     pub(crate) fn new(
         runtime: Arc<dyn Runtime>,
+        control_plane: Arc<dyn ControlPlane>,
         clock: Arc<dyn Clock>,
         recorder: Recorder,
+        pulls_max: usize,
     ) -> Self {
-        let pulls = Arc::new(Semaphore::new(PULLS_MAX));
         Self {
+            pulls: Pulls::new(Arc::clone(&runtime), Arc::clone(&clock), pulls_max),
             runtime,
+            control_plane,
             clock,
             recorder,
-            pulls,
-            in_flight: Mutex::default(),
+            collector: Collector::default(),
         }
     }
 
-    /// Makes sure that the container's image is there, by its pull policy; answers the image's id.
+    /// Makes sure that the container's image is there, by its pull policy.
     pub(crate) async fn ensure(
         &self,
         pod: &Pod,
         container: &Container,
         sandbox: &SandboxConfig,
-    ) -> Result<String, ImageError> {
+    ) -> Result<Present, ImageError> {
         let image = container.image.as_deref().unwrap_or_default();
-        if !is_reference(image) {
-            return Err(ImageError::InvalidName(image.to_owned()));
-        }
-        let policy = container
-            .image_pull_policy
-            .as_deref()
-            .unwrap_or("IfNotPresent");
-        if policy != "Always" {
-            let present = self.runtime.image(image).await;
-            let present = present.map_err(|source| ImageError::Inspect {
-                image: image.to_owned(),
-                source,
-            })?;
-            if let Some(found) = present {
-                let message = format!("Container image \"{image}\" already present on machine");
-                self.tell(pod, container, EventKind::Normal, PULLED, message);
-                return Ok(found.id);
+        let reference = Reference::parse(image).map_err(|source| {
+            let image = image.to_owned();
+            let error = ImageError::InvalidName { image, source };
+            self.warn(pod, container, INSPECT_FAILED, &error);
+            error
+        })?;
+        let tagged = with_default_tag(image, &reference);
+        let policy = PullPolicy::of(container, &reference);
+        let wanted = Wanted {
+            pod,
+            container,
+            image,
+            reference,
+            tagged,
+        };
+        let found = if policy == PullPolicy::Always {
+            None
+        } else {
+            self.find(&wanted).await?
+        };
+        let present = match (found, policy) {
+            (Some(found), _) => found,
+            (None, PullPolicy::Never) => {
+                let error = ImageError::NeverPull(image.to_owned());
+                self.warn(pod, container, ERR_IMAGE_NEVER_PULL, &error);
+                return Err(error);
             }
-        }
-        if policy == "Never" {
-            let error = ImageError::NeverPull(image.to_owned());
-            let text = error.to_string();
-            self.tell(
-                pod,
-                container,
-                EventKind::Warning,
-                ERR_IMAGE_NEVER_PULL,
-                text,
+            (None, _) => self.pull(&wanted, sandbox).await?,
+        };
+        self.collector.wanted(&present.id, self.clock.now());
+        Ok(present)
+    }
+
+    /// The image, if the runtime has it.
+    async fn find(&self, wanted: &Wanted<'_>) -> Result<Option<Present>, ImageError> {
+        let found = self.runtime.image(&wanted.tagged).await.map_err(|source| {
+            let image = wanted.image.to_owned();
+            let error = ImageError::Inspect { image, source };
+            self.warn(wanted.pod, wanted.container, INSPECT_FAILED, &error);
+            error
+        })?;
+        Ok(found.map(|found| {
+            let text = format!(
+                "Container image \"{}\" already present on machine",
+                wanted.image
             );
-            return Err(error);
-        }
-        self.pull(pod, container, image, sandbox).await
+            self.tell(wanted, EventKind::Normal, PULLED, text);
+            Present {
+                image: wanted.image.to_owned(),
+                id: found.id,
+                user: found.user,
+            }
+        }))
     }
 
     async fn pull(
         &self,
-        pod: &Pod,
-        container: &Container,
-        image: &str,
+        wanted: &Wanted<'_>,
         sandbox: &SandboxConfig,
-    ) -> Result<String, ImageError> {
-        let message = format!("Pulling image \"{image}\"");
-        self.tell(pod, container, EventKind::Normal, PULLING, message);
+    ) -> Result<Present, ImageError> {
+        let image = wanted.image;
+        let credentials = self.credentials(wanted).await;
+        let text = format!("Pulling image \"{image}\"");
+        self.tell(wanted, EventKind::Normal, PULLING, text);
         let started = self.clock.now();
-        let result = self.join_pull(image, sandbox).await.await;
-        let took = self.clock.now().saturating_duration_since(started);
+        let pull = self.pulls.join(&wanted.tagged, credentials, sandbox).await;
+        let result = pull.await;
+        let waited = self.clock.now().saturating_duration_since(started);
         match result {
-            Ok(id) => {
-                let took = rounded(took);
-                let message = format!(
-                    "Successfully pulled image \"{image}\" in {took} ({took} including waiting)"
-                );
-                self.tell(pod, container, EventKind::Normal, PULLED, message);
-                Ok(id)
-            }
-            Err(cause) => {
-                let message = format!("Failed to pull image \"{image}\": {cause}");
-                self.tell(pod, container, EventKind::Warning, FAILED, message);
-                Err(ImageError::Pull {
+            Ok(pulled) => {
+                self.tell(wanted, EventKind::Normal, PULLED, success(image, &pulled, waited));
+                Ok(Present {
                     image: image.to_owned(),
-                    cause,
+                    id: pulled.id,
+                    user: pulled.user,
                 })
             }
+            Err(words) => {
+                let text = format!("Failed to pull image \"{image}\": {words}");
+                self.tell(wanted, EventKind::Warning, FAILED, text);
+                Err(ImageError::of_pull(image, words))
+            }
         }
     }
 
-    /// The pull of this image that is in flight, or a new one. One that has ended is not joined:
-    /// the image may have changed since.
-    async fn join_pull(&self, image: &str, sandbox: &SandboxConfig) -> Pull {
-        let in_flight = |pull: &WeakShared<Pulling>| {
-            let pull = pull.upgrade();
-            pull.filter(|pull| pull.peek().is_none())
-        };
-        let mut all = self.in_flight.lock().await;
-        if let Some(pull) = all.get(image).and_then(in_flight) {
-            return pull;
+    /// What the pod's pull secrets hold for the image's registry. A Secret that is not there does
+    /// not stop the pull: the image may be for everyone.
+    async fn credentials(&self, wanted: &Wanted<'_>) -> Vec<ImageAuth> {
+        let mut keyring = Keyring::default();
+        let mut missing = Vec::new();
+        for secret in pull_secrets(wanted.pod) {
+            let data = self.control_plane.referenced(&secret).await;
+            let added = data.ok().flatten().is_some_and(|data| keyring.add(&data));
+            if !added {
+                missing.push(secret.name);
+            }
         }
-        all.retain(|_, pull| in_flight(pull).is_some());
-        let pull = self.start_pull(image, sandbox);
-        all.extend(pull.downgrade().map(|weak| (image.to_owned(), weak)));
-        pull
+        if !missing.is_empty() {
+            let text = format!(
+                "Unable to retrieve some image pull secrets ({}); attempting to pull the image \
+                 may not succeed.",
+                missing.join(", ")
+            );
+            let reason = FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET;
+            self.recorder
+                .pod(wanted.pod, None, EventKind::Warning, reason, text);
+        }
+        keyring.look_up(&wanted.reference.name())
     }
 
-    fn start_pull(&self, image: &str, sandbox: &SandboxConfig) -> Pull {
-        let (runtime, pulls) = (Arc::clone(&self.runtime), Arc::clone(&self.pulls));
-        let (image, sandbox) = (image.to_owned(), sandbox.clone());
-        async move {
-            let _permit = pulls
-                .acquire_owned()
-                .await
-                .map_err(|error| error.to_string())?;
-            let pulled = runtime.pull_image(&image, None, &sandbox).await;
-            pulled.map_err(|error| error.to_string())
-        }
-        .boxed()
-        .shared()
+    fn tell(&self, wanted: &Wanted<'_>, kind: EventKind, reason: &str, text: String) {
+        let container = Some(wanted.container.name.as_str());
+        self.recorder.pod(wanted.pod, container, kind, reason, text);
     }
 
-    fn tell(&self, pod: &Pod, one: &Container, kind: EventKind, reason: &str, text: String) {
-        self.recorder.pod(pod, Some(&one.name), kind, reason, text);
+    fn warn(&self, pod: &Pod, container: &Container, reason: &str, error: &ImageError) {
+        let container = Some(container.name.as_str());
+        let (kind, text) = (EventKind::Warning, error.to_string());
+        self.recorder.pod(pod, container, kind, reason, text);
     }
 }
 
-/// Whether the text can be an image reference at all; the registry decides the rest.
-fn is_reference(image: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@[]".contains(&byte);
-    let (name, digest) = image.split_once('@').unwrap_or((image, "sha256:0"));
-    let path = name.rsplit_once('/').map_or(name, |(_, path)| path);
-    let path = path.split(':').next().unwrap_or_default();
-    !path.is_empty()
-        && image.len() <= REFERENCE_BYTES_MAX
-        && image.bytes().all(allowed)
-        && digest.contains(':')
-        && !path.bytes().any(|byte| byte.is_ascii_uppercase())
-        && !name.split('/').any(str::is_empty)
+/// The Secrets that `spec.imagePullSecrets` names.
+pub(crate) fn pull_secrets(pod: &Pod) -> Vec<ObjectRef> {
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let spec = pod.spec.as_ref();
+    let named = spec.into_iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
+    named
+        .filter(|one| !one.name.is_empty())
+        .map(|one| ObjectRef {
+            kind: RefKind::Secret,
+            namespace: namespace.clone(),
+            name: one.name.clone(),
+        })
+        .collect()
 }
 
-fn rounded(took: Duration) -> String {
-    format!("{:.3}s", took.as_secs_f64())
+fn success(image: &str, pulled: &Pulled, waited: Duration) -> String {
+    format!(
+        "Successfully pulled image \"{image}\" in {} ({} including waiting). Image size: {} bytes.",
+        go_duration(pulled.took),
+        go_duration(waited),
+        pulled.size_bytes
+    )
 }
 
-#[cfg(test)]
-mod tests {
-    use super::is_reference;
-
-    #[test]
-    fn references_are_told_from_other_text() {
-        for good in [
-            "busybox",
-            "registry.local/busybox:1.35",
-            "[::1]:5000/a",
-            "a@sha256:00",
-        ] {
-            assert!(is_reference(good), "{good}");
+/// A duration cut to milliseconds, as Go prints it: `5ms`, `1.2s`, `1m0.05s`.
+fn go_duration(duration: Duration) -> String {
+    let all_ms = duration.as_millis();
+    if all_ms == 0 {
+        return "0s".to_owned();
+    }
+    if all_ms < 1000 {
+        return format!("{all_ms}ms");
+    }
+    let (minutes, ms) = (all_ms / 60_000, all_ms % 60_000);
+    let seconds = match (ms / 1000, ms % 1000) {
+        (seconds, 0) => format!("{seconds}s"),
+        (seconds, rest) => {
+            let rest = format!("{rest:03}");
+            format!("{seconds}.{}s", rest.trim_end_matches('0'))
         }
-        for bad in ["", "Busybox", "a b", "/a", "a//b", ":x", "a@b"] {
-            assert!(!is_reference(bad), "{bad}");
-        }
+    };
+    match (minutes / 60, minutes % 60) {
+        (0, 0) => seconds,
+        (0, minutes) => format!("{minutes}m{seconds}"),
+        (hours, minutes) => format!("{hours}h{minutes}m{seconds}"),
     }
 }

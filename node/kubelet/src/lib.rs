@@ -13,52 +13,92 @@ use std::sync::Arc;
 
 use swiftlet_model::control_plane::ControlPlaneReceiver;
 use swiftlet_model::lifecycle::LifecycleReceiver;
+use swiftlet_model::sources::{Source, SourceReceiver};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub mod admission;
 pub mod cgroups;
+pub mod cpu_manager;
+pub mod eviction;
+mod keeper;
+pub mod node_shutdown;
+mod resize;
+mod resource_options;
 pub mod config;
 mod events;
 mod housekeeping;
 mod images;
 pub mod kuberuntime;
+mod last_known;
+mod mirror;
 pub mod node_status;
 mod options;
 pub mod pod_manager;
 mod pod_worker;
+pub mod prober;
 pub mod resources;
 mod shared;
 pub mod status;
 mod sync_loop;
 mod timeline;
+mod volumes;
 
 #[cfg(test)]
 mod testing;
 
+pub use crate::housekeeping::logs::LogPolicy;
+pub use crate::images::collector::IMAGE_GC_PERIOD;
+pub use crate::images::gc::ImageGcPolicy;
 pub use crate::node_status::NodeFacts;
+pub use crate::node_status::heartbeat::Heartbeat;
 pub use crate::options::{
-    CONTAINER_STARTS_MAX, Doors, HOUSEKEEPING_PERIOD, KubeletOptions, Limits, SANDBOX_LIMIT,
-    SANDBOX_STARTS_MAX,
+    CONTAINER_STARTS_MAX, Doors, HOUSEKEEPING_PERIOD, IMAGE_PULLS_MAX, KubeletOptions, Limits,
+    PodSettings, SANDBOX_LIMIT, SANDBOX_STARTS_MAX,
 };
+pub use crate::resource_options::ResourceOptions;
 pub use crate::sync_loop::KubeletReport;
 pub use crate::timeline::{Timeline, TimelinePhase, TimelineRecord};
 
 use crate::node_status::heartbeat;
 use crate::shared::Shared;
-use crate::sync_loop::SyncLoop;
+use crate::sync_loop::{Inputs, SyncLoop};
 
 /// The kubelet of one node.
 pub struct Kubelet {
     shared: Arc<Shared>,
+    inputs: Inputs,
 }
 
 impl Kubelet {
     /// A kubelet that has not begun to work.
     pub fn new(options: KubeletOptions, doors: Doors) -> Self {
+        let (mirrors, seen) = watch::channel(mirror::View::default());
+        let door = Arc::new(mirror::Door::new(Arc::clone(&doors.control_plane), seen));
+        let control_plane = Arc::clone(&door) as _;
+        let doors = Doors {
+            control_plane,
+            ..doors
+        };
+        let (_, sources) = mpsc::channel(1);
         Self {
             shared: Arc::new(Shared::new(options, doors)),
+            inputs: Inputs {
+                expected: Vec::new(),
+                sources,
+                mirrors,
+                door,
+            },
         }
+    }
+
+    /// With other sources of pods than the control plane: all of them speak on `lists`.
+    #[must_use]
+    pub fn with_sources(mut self, expected: Vec<Source>, lists: SourceReceiver) -> Self {
+        self.inputs.expected = expected;
+        self.inputs.sources = lists;
+        self
     }
 
     /// Works until `shutdown`; running containers go on after that.
@@ -68,8 +108,13 @@ impl Kubelet {
         lifecycle: LifecycleReceiver,
         shutdown: CancellationToken,
     ) -> KubeletReport {
+        self.shared.cpus.load(&self.shared).await;
         let mut tasks = JoinSet::new();
         tasks.spawn(heartbeat::renew_lease(
+            Arc::clone(&self.shared),
+            shutdown.clone(),
+        ));
+        tasks.spawn(keeper::tasks(
             Arc::clone(&self.shared),
             shutdown.clone(),
         ));
@@ -77,7 +122,20 @@ impl Kubelet {
             Arc::clone(&self.shared),
             shutdown.clone(),
         ));
-        let sync_loop = SyncLoop::new(self.shared, control, lifecycle, shutdown);
+        tasks.spawn(images::collector::run(
+            Arc::clone(&self.shared),
+            shutdown.clone(),
+        ));
+        tasks.spawn(housekeeping::logs::run(
+            Arc::clone(&self.shared),
+            shutdown.clone(),
+        ));
+        tasks.spawn(mirror::keep(
+            self.inputs.mirrors.subscribe(),
+            Arc::clone(&self.inputs.door) as _,
+            shutdown.clone(),
+        ));
+        let sync_loop = SyncLoop::new(self.shared, self.inputs, control, lifecycle, shutdown);
         let report = tokio::select! {
             report = sync_loop.run() => report,
             // A node without its lease is lost, and must not look as if it were well.

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeStatus,
-    NodeSystemInfo,
+    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus,
+    NodeSystemInfo, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use swiftlet_model::runtime::{RuntimeStatus, RuntimeVersion};
 
 use crate::admission::Allocatable;
+use crate::cpu_manager::Cpu;
 use crate::status::containers::api_time;
 
 pub(crate) mod heartbeat;
@@ -22,7 +23,7 @@ pub const KUBELET_VERSION: &str = "v1.34.0-swiftlet";
 pub const KERNEL_EVENTS_CONDITION: &str = "LifecycleEventsFromKernel";
 
 /// What a node is and how it is, as the program around the kubelet finds it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFacts {
     /// Its host name.
     pub hostname: String,
@@ -38,8 +39,20 @@ pub struct NodeFacts {
     pub system: SystemFacts,
     /// Further labels.
     pub labels: BTreeMap<String, String>,
+    /// Taints that it registers with (`registerWithTaints`).
+    pub taints: Vec<Taint>,
+    /// Bytes of each size of huge page, named as in the API (`hugepages-2Mi`).
+    pub hugepages: BTreeMap<String, i64>,
+    /// Its CPUs; empty if their layout is not known.
+    pub cpus: Vec<Cpu>,
     /// What it is short of.
     pub pressure: Pressure,
+    /// It is being switched off.
+    pub shutting_down: bool,
+    /// The node's `resolv.conf`; `None` if its pods shall use none.
+    pub resolv_conf: Option<String>,
+    /// Whether the kernel enforces AppArmor profiles.
+    pub app_armor: bool,
     /// Whether the kernel reports starts and ends, and why not; `None`: not known yet.
     pub kernel_events: Option<Result<(), String>>,
     /// Where the kubelet's own server listens.
@@ -100,8 +113,15 @@ impl NodeFacts {
         let rest = |all: i64, reserved: i64| all.saturating_sub(reserved).max(0);
         Allocatable {
             cpu_milli: rest(self.capacity.cpu_milli, self.reserved.cpu_milli),
-            memory_bytes: rest(self.capacity.memory_bytes, self.reserved.memory_bytes),
+            memory_bytes: rest(self.capacity.memory_bytes, self.reserved.memory_bytes)
+                .saturating_sub(self.hugepages.values().sum())
+                .max(0),
             pods: self.pods_max,
+            ephemeral_storage_bytes: rest(
+                self.capacity.ephemeral_storage_bytes,
+                self.reserved.ephemeral_storage_bytes,
+            ),
+            hugepages: self.hugepages.clone(),
         }
     }
 }
@@ -118,11 +138,7 @@ pub fn generate(
     let left = Amount {
         cpu_milli: allocatable.cpu_milli,
         memory_bytes: allocatable.memory_bytes,
-        ephemeral_storage_bytes: facts
-            .capacity
-            .ephemeral_storage_bytes
-            .saturating_sub(facts.reserved.ephemeral_storage_bytes)
-            .max(0),
+        ephemeral_storage_bytes: allocatable.ephemeral_storage_bytes,
     };
     Node {
         metadata: ObjectMeta {
@@ -130,11 +146,15 @@ pub fn generate(
             labels: Some(labels(name, facts)),
             ..ObjectMeta::default()
         },
-        spec: None,
+        // Of the specification, the agent decides the taints of its first registration alone.
+        spec: (!facts.taints.is_empty()).then(|| NodeSpec {
+            taints: Some(facts.taints.clone()),
+            ..NodeSpec::default()
+        }),
         status: Some(NodeStatus {
             addresses: Some(addresses(facts)),
-            capacity: Some(resources(&facts.capacity, facts.pods_max)),
-            allocatable: Some(resources(&left, facts.pods_max)),
+            capacity: Some(resources(&facts.capacity, facts)),
+            allocatable: Some(resources(&left, facts)),
             conditions: Some(conditions(facts, health, previous, now)),
             daemon_endpoints: facts.kubelet_port.map(|port| NodeDaemonEndpoints {
                 kubelet_endpoint: Some(DaemonEndpoint {
@@ -207,7 +227,7 @@ fn addresses(facts: &NodeFacts) -> Vec<NodeAddress> {
     all
 }
 
-fn resources(amount: &Amount, pods: usize) -> BTreeMap<String, Quantity> {
+fn resources(amount: &Amount, facts: &NodeFacts) -> BTreeMap<String, Quantity> {
     let cpu = match amount.cpu_milli % 1000 {
         0 => (amount.cpu_milli / 1000).to_string(),
         _ => format!("{}m", amount.cpu_milli),
@@ -216,14 +236,17 @@ fn resources(amount: &Amount, pods: usize) -> BTreeMap<String, Quantity> {
         0 => format!("{}Ki", bytes / 1024),
         _ => bytes.to_string(),
     };
-    [
+    let mut all: BTreeMap<_, _> = [
         ("cpu", cpu),
         ("memory", bytes(amount.memory_bytes)),
         ("ephemeral-storage", bytes(amount.ephemeral_storage_bytes)),
-        ("pods", pods.to_string()),
+        ("pods", facts.pods_max.to_string()),
     ]
     .map(|(name, quantity)| (name.to_owned(), Quantity(quantity)))
-    .into()
+    .into();
+    let huge = facts.hugepages.iter();
+    all.extend(huge.map(|(name, amount)| (name.clone(), Quantity(bytes(*amount)))));
+    all
 }
 
 fn node_info(facts: &NodeFacts, health: &RuntimeHealth) -> NodeSystemInfo {
@@ -254,7 +277,8 @@ fn conditions(
     now: Timestamp,
 ) -> Vec<NodeCondition> {
     let mut all = pressures(facts.pressure).to_vec();
-    all.push(match why_not_ready(health) {
+    let why_not = shuts_down(facts).or_else(|| why_not_ready(health));
+    all.push(match why_not {
         None => Verdict::new(
             "Ready",
             true,
@@ -373,6 +397,11 @@ fn condition(verdict: Verdict, previous: Option<&Node>, now: Timestamp) -> NodeC
     }
 }
 
+fn shuts_down(facts: &NodeFacts) -> Option<String> {
+    let message = "node is shutting down";
+    facts.shutting_down.then(|| message.to_owned())
+}
+
 fn why_not_ready(health: &RuntimeHealth) -> Option<String> {
     match &health.status {
         Err(error) => Some(format!("container runtime is down: {error}")),
@@ -389,65 +418,4 @@ fn why_not_ready(health: &RuntimeHealth) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn health(network_ready: bool) -> RuntimeHealth {
-        let message = String::new();
-        RuntimeHealth {
-            version: Some(RuntimeVersion {
-                name: "fakerd".into(),
-                version: "1.6.20".into(),
-                api_version: "v1".into(),
-            }),
-            status: Ok(RuntimeStatus {
-                runtime_ready: true,
-                network_ready,
-                message,
-            }),
-        }
-    }
-
-    fn facts() -> NodeFacts {
-        NodeFacts {
-            hostname: "n1".into(),
-            internal_ips: vec!["10.0.0.1".into()],
-            capacity: Amount {
-                cpu_milli: 2000,
-                memory_bytes: 4 << 30,
-                ephemeral_storage_bytes: 1 << 40,
-            },
-            reserved: Amount {
-                cpu_milli: 500,
-                ..Amount::default()
-            },
-            pods_max: 110,
-            ..NodeFacts::default()
-        }
-    }
-
-    #[test]
-    fn a_heartbeat_is_no_change_and_readiness_keeps_its_transition_time() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let first = generate("n1", &facts(), &health(true), None, at(1));
-        let second = generate("n1", &facts(), &health(true), Some(&first), at(9));
-        assert!(is_ready(&first) && !differs(&first, &second));
-        let third = generate("n1", &facts(), &health(false), Some(&second), at(20));
-        assert!(!is_ready(&third) && differs(&second, &third));
-        let status = third.status.unwrap();
-        let of = |name: &str| {
-            let mut all = status.conditions.iter().flatten();
-            all.find(|one| one.type_ == name)
-                .unwrap()
-                .last_transition_time
-                .clone()
-                .unwrap()
-                .0
-        };
-        assert_eq!((of("MemoryPressure"), of("Ready")), (at(1), at(20)));
-        let info = status.node_info.unwrap();
-        assert_eq!(info.container_runtime_version, "fakerd://1.6.20");
-        assert_eq!(status.allocatable.unwrap()["cpu"].0, "1500m");
-        assert_eq!(status.capacity.unwrap()["memory"].0, "4194304Ki");
-    }
-}
+mod tests;

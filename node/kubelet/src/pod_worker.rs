@@ -17,16 +17,15 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::ids::{PodKey, PodUid};
-use swiftlet_model::lifecycle::{LifecycleKind, LifecycleSource, PodLifecycleEvent};
-use swiftlet_model::runtime::{RuntimePod, SandboxState};
+use swiftlet_model::runtime::RuntimePod;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::kuberuntime::config::grace_period_s;
 use crate::kuberuntime::execute::Answer;
 use crate::pod_worker::lanes::{Lane, Lanes};
 use crate::pod_worker::phase::{Cause, Ending, Phase, Step};
-use crate::pod_worker::queue::{Inbox, Mail, Order, Wish};
+use crate::pod_worker::queue::{Inbox, Mail, Order, PodFailure};
+use crate::pod_worker::resizing::Resizing;
 use crate::pod_worker::view::View;
 use crate::shared::Shared;
 use crate::status::phase::PodPhase;
@@ -34,10 +33,18 @@ use crate::status::publish::Publisher;
 use crate::timeline::{TimelinePhase, TimelineRecord};
 
 mod answers;
+mod deadline;
+mod hooks;
+mod hosts;
 pub(crate) mod lanes;
+mod orders;
 pub(crate) mod phase;
+mod probing;
 pub(crate) mod queue;
+mod resizing;
 mod show;
+mod start;
+pub(crate) mod stop;
 mod sync;
 mod terminate;
 pub(crate) mod view;
@@ -67,8 +74,10 @@ pub(crate) struct Worker {
     view: View,
     lanes: Lanes,
     publisher: Publisher,
-    /// How often the grace period has been shortened.
-    stops: u32,
+    /// Why the node ends the pod; the first reason stays.
+    failure: Option<PodFailure>,
+    /// What it is promised, and what it has.
+    resizing: Resizing,
     /// What has been cleaned up.
     cleaned: Cleaned,
 }
@@ -89,6 +98,8 @@ enum Wake {
     Time,
     /// The runtime answers again.
     RuntimeBack,
+    /// Resources may be shared out anew.
+    Resources,
     /// The sync loop is gone.
     Closed,
 }
@@ -104,14 +115,17 @@ impl Worker {
         let key = PodKey::of(&order.pod);
         let (phase_out, phase) = watch::channel(Phase::Sync);
         let status = order.pod.status.clone().unwrap_or_default();
-        let mut view = View::new(key.clone());
+        let longest = shared.limits.crash_loop_backoff_max;
+        let mut view = View::new(key.clone(), shared.doors.clock.timestamp(), longest);
         view.history.seed(&status);
+        view.probes.seed(&status);
         if fresh {
             let nothing = RuntimePod::empty(key.clone());
             view.queried(nothing, shared.doors.clock.timestamp());
         }
         let publisher = Publisher::new(status, shared.doors.clock.now());
         let runtime_back = shared.runtime_back.subscribe();
+        let resizing = Resizing::new(&shared, &order.pod);
         let worker = Self {
             shared,
             runtime_back,
@@ -124,7 +138,8 @@ impl Worker {
             view,
             lanes: Lanes::default(),
             publisher,
-            stops: 0,
+            failure: None,
+            resizing,
             cleaned: Cleaned::default(),
         };
         (worker, phase)
@@ -138,7 +153,7 @@ impl Worker {
                 Wake::Mail(Mail::Hint(event)) => self.hint(&event),
                 Wake::Mail(Mail::Order(order)) => self.obey(order),
                 Wake::Answer(lane, answer) => self.answer(lane, answer),
-                Wake::Time => {}
+                Wake::Time | Wake::Resources => {}
                 Wake::RuntimeBack => self.lanes.hurry(|_| true, self.now()),
                 Wake::Closed => break,
             }
@@ -178,11 +193,13 @@ impl Worker {
         let until = self.due().saturating_duration_since(now).max(NAP_MIN);
         let (inbox, lanes) = (&mut self.inbox, &mut self.lanes);
         let runtime_back = &mut self.runtime_back;
+        let resizing = &mut self.resizing;
         tokio::select! {
             biased;
             mail = inbox.next() => mail.map_or(Wake::Closed, Wake::Mail),
             (lane, answer) = lanes.next() => Wake::Answer(lane, answer),
             Ok(()) = runtime_back.changed() => Wake::RuntimeBack,
+            () = resizing.news() => Wake::Resources,
             () = tokio::time::sleep(until) => Wake::Time,
         }
     }
@@ -204,7 +221,19 @@ impl Worker {
             .record_at()
             .filter(|at| asks && (*at > now || !recording));
         let publish = self.publisher.due().filter(|_| self.may_publish());
-        let all = [self.lanes.due(now), publish, crash, record];
+        let stopping = self.view.stopping.values().map(|one| one.deadline);
+        let stopping = stopping.filter(|at| *at > now).min();
+        let all = [
+            stopping,
+            self.active_deadline(now),
+            self.lanes.due(now),
+            publish,
+            crash,
+            record,
+            self.probe_due(),
+            self.resizing.due(),
+            self.view.refresh_at.filter(|at| *at > now),
+        ];
         all.into_iter().flatten().min().unwrap_or(now + IDLE)
     }
 
@@ -223,6 +252,7 @@ impl Worker {
                 break;
             }
         }
+        self.probe_pass();
         self.show();
     }
 
@@ -230,12 +260,13 @@ impl Worker {
     fn step(&mut self, step: Step) {
         match self.phase.after(step) {
             Ok(phase) if phase != self.phase => {
-                if let (Some(before), Some(after)) = (self.phase.ending(), phase.ending()) {
-                    self.stops += u32::from(after.deadline < before.deadline);
-                }
                 self.phase = phase;
                 if phase != Phase::Sync {
                     self.ending.cancel();
+                }
+                if !phase.is_active() {
+                    self.shared.keeper.release(&self.key.uid);
+                    self.shared.cpus.release(&self.key.uid);
                 }
                 self.phase_out.send_replace(phase);
             }
@@ -247,100 +278,6 @@ impl Worker {
     fn end(&mut self, cause: Cause, deadline: Instant) {
         if self.phase != Phase::Finished {
             self.step(Step::End(Ending { cause, deadline }));
-        }
-    }
-
-    fn obey(&mut self, order: Order) {
-        let now = self.now();
-        let before = std::mem::replace(&mut self.order, order);
-        if self.order.requery != before.requery {
-            self.view.stale = true;
-        }
-        if self.order.hurry != before.hurry {
-            self.publisher.hurry();
-            let waits = |lane: &Lane| {
-                matches!(
-                    lane,
-                    Lane::PodGone | Lane::Volumes | Lane::Create(_) | Lane::Refresh
-                )
-            };
-            self.lanes.hurry(waits, now);
-        }
-        if self.order.referenced != before.referenced {
-            self.lanes
-                .hurry(|lane| matches!(lane, Lane::Create(_) | Lane::Volumes), now);
-            self.view.refresh = true;
-        }
-        if self.order.reconcile != before.reconcile {
-            let shown = self.order.pod.status.clone().unwrap_or_default();
-            self.publisher.overwritten(&shown, now, ECHO_LIMIT);
-        }
-        let wish = self.order.wish.clone();
-        self.follow(&wish, false);
-    }
-
-    /// Does what is wanted of the pod. `first`: this worker sees the pod for the first time.
-    fn follow(&mut self, wish: &Wish, first: bool) {
-        let now = self.now();
-        match wish {
-            Wish::Run => {}
-            Wish::Reject(_) => self.end(Cause::Rejected, now),
-            Wish::Delete => {
-                let deadline = self.deletion_deadline(first);
-                self.end(Cause::Deleted, deadline);
-            }
-            Wish::Vanish => {
-                let grace = u64::try_from(grace_period_s(self.pod())).unwrap_or_default();
-                self.end(Cause::Vanished, now + Duration::from_secs(grace));
-            }
-        }
-    }
-
-    /// The end of the grace period. `deletionTimestamp` is that end by the clock of the API; it is
-    /// used only if the deletion may have been seen before by an earlier run of this program.
-    fn deletion_deadline(&self, first: bool) -> Instant {
-        let meta = &self.order.pod.metadata;
-        let grace = meta.deletion_grace_period_seconds;
-        let grace = grace.unwrap_or_else(|| grace_period_s(self.pod()));
-        let grace = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
-        let left = meta
-            .deletion_timestamp
-            .as_ref()
-            .filter(|_| first)
-            .map(|end| {
-                let left = end.0.duration_since(self.shared.doors.clock.timestamp());
-                Duration::try_from(left).unwrap_or_default().max(GRACE_MIN)
-            });
-        self.now() + left.map_or(grace, |left| left.min(grace))
-    }
-
-    fn hint(&mut self, event: &PodLifecycleEvent) {
-        let now = self.now();
-        match &event.kind {
-            LifecycleKind::Changed => self.view.stale = true,
-            LifecycleKind::ContainerStarted { container } => {
-                let name = self.view.container(container).map(|one| one.name.clone());
-                if let Some(name) = name {
-                    self.view.started(container, event.at);
-                    if event.source == LifecycleSource::Kernel {
-                        self.record(TimelinePhase::ContainerStarted, Some(name), event.at);
-                    }
-                } else if !self.lanes.is_making() {
-                    // What is being made may start before its id is known; this is not that.
-                    self.view.stale |= self.view.sandbox(&container.as_str().into()).is_none();
-                }
-            }
-            LifecycleKind::ContainerDied { container, exit } => {
-                let id = container.as_str().into();
-                if let Some(sandbox) = self.view.sandbox(&id) {
-                    sandbox.state = SandboxState::NotReady;
-                } else if self.view.container(container).is_none() {
-                    self.view.stale = true;
-                } else if self.view.died(container, *exit, event.at, now) {
-                    let name = self.view.container(container).map(|one| one.name.clone());
-                    self.record(TimelinePhase::ContainerDied, name, event.at);
-                }
-            }
         }
     }
 

@@ -2,6 +2,12 @@
 
 pub mod conditions;
 pub mod containers;
+pub mod failure;
 pub mod generate;
+pub(crate) mod lists;
 pub mod phase;
 pub mod publish;
+pub mod urgent;
+
+#[cfg(test)]
+mod tests;

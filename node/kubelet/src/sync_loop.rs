@@ -1,6 +1,10 @@
 //! One loop, one closed enum of events, one worker per pod. The loop only dispatches: it never
 //! waits for a door. Workers sleep by their own timers, so "due" pods do not pass through here.
 
+mod references;
+mod room;
+mod sources;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,21 +13,24 @@ use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::control_plane::{ControlPlaneEvent, ControlPlaneReceiver, ObjectRef, RefKind};
 use swiftlet_model::ids::{PodKey, PodUid};
 use swiftlet_model::lifecycle::{LifecycleReceiver, PodLifecycleEvent};
-use tokio::sync::watch;
+use swiftlet_model::sources::{Source, SourcePods, SourceReceiver, is_static};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::admit;
 use crate::config::{PodConfig, PodUpdate};
 use crate::housekeeping::{Sweep, stand_in, sweep};
-use crate::kuberuntime::env::references;
-use crate::pod_manager::PodManager;
+use crate::keeper::Failure;
+use crate::last_known::{LastKnown, Ripe};
+use crate::mirror;
+use crate::pod_manager::{PodManager, full_name};
 use crate::pod_worker::Worker;
 use crate::pod_worker::phase::Phase;
 use crate::pod_worker::queue::{Mailbox, Wish, mailbox};
 use crate::shared::Shared;
 use crate::status::phase::PodPhase;
+use crate::sync_loop::references::References;
 
 /// A worker that has panicked is likely to do so again: it does not do so all the time.
 const PANIC_PAUSE: Duration = Duration::from_secs(1);
@@ -40,6 +47,12 @@ enum Event {
     WorkerLost(Id),
     /// The control plane said something.
     Config(ControlPlaneEvent),
+    /// Another source listed its pods.
+    Source(SourcePods),
+    /// The last known pods are to be used, or to be written.
+    LastKnown(Ripe),
+    /// The node must end a pod before its time.
+    Fail(Failure),
     /// A look at the node has ended.
     Swept(Sweep),
     /// Time to look for orphans.
@@ -66,18 +79,37 @@ struct Handle {
     pod: Arc<Pod>,
     mailbox: Mailbox,
     phase: watch::Receiver<Phase>,
-    rejected: bool,
+}
+
+/// Namespace of the API's own Service, which the containers of all namespaces are told of.
+const API_SERVICE_NAMESPACE: &str = "default";
+
+/// What the loop needs for the pods that do not come from the API.
+pub(crate) struct Inputs {
+    /// Sources beside the control plane.
+    pub(crate) expected: Vec<Source>,
+    /// Their lists.
+    pub(crate) sources: SourceReceiver,
+    /// What the keeper of mirror pods compares.
+    pub(crate) mirrors: watch::Sender<mirror::View>,
+    /// The door that workers use.
+    pub(crate) door: Arc<mirror::Door>,
 }
 
 /// The loop.
 pub(crate) struct SyncLoop {
     shared: Arc<Shared>,
     control: ControlPlaneReceiver,
+    sources: SourceReceiver,
+    failures: mpsc::Receiver<Failure>,
+    mirrors: watch::Sender<mirror::View>,
+    last_known: LastKnown,
     lifecycle: LifecycleReceiver,
     shutdown: CancellationToken,
     config: PodConfig,
     pods: PodManager,
     workers: HashMap<PodUid, Handle>,
+    references: References,
     tasks: JoinSet<PodUid>,
     /// Pods of which nothing is left, but whose objects have not gone yet.
     done: HashSet<PodUid>,
@@ -90,20 +122,28 @@ pub(crate) struct SyncLoop {
 impl SyncLoop {
     pub(crate) fn new(
         shared: Arc<Shared>,
+        inputs: Inputs,
         control: ControlPlaneReceiver,
         lifecycle: LifecycleReceiver,
         shutdown: CancellationToken,
     ) -> Self {
         let mut housekeeping = tokio::time::interval(shared.limits.housekeeping_period);
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let checkpoints = Arc::clone(&shared.doors.checkpoints);
+        let failures = shared.keeper.failures();
         Self {
             shared,
             control,
+            sources: inputs.sources,
+            failures,
+            mirrors: inputs.mirrors,
+            last_known: LastKnown::start(checkpoints, inputs.door),
             lifecycle,
             shutdown,
-            config: PodConfig::default(),
+            config: PodConfig::new(inputs.expected),
             pods: PodManager::default(),
             workers: HashMap::new(),
+            references: References::default(),
             tasks: JoinSet::new(),
             done: HashSet::new(),
             housekeeping,
@@ -117,7 +157,12 @@ impl SyncLoop {
             let event = self.next_event().await;
             match self.handle_event(event) {
                 Outcome::Continue => (),
-                Outcome::Exit => return self.report(),
+                Outcome::Exit => {
+                    let report = self.report();
+                    let pods = self.pods.of_source(Source::ControlPlane);
+                    self.last_known.finish(pods).await;
+                    return report;
+                }
             }
         }
     }
@@ -135,7 +180,10 @@ impl SyncLoop {
                 Err(error) => Event::WorkerLost(error.id()),
             },
             Some(Ok(sweep)) = self.sweeps.join_next() => Event::Swept(sweep),
+            Some(failure) = self.failures.recv() => Event::Fail(failure),
             Some(event) = self.control.recv() => Event::Config(event),
+            Some(list) = self.sources.recv() => Event::Source(list),
+            ripe = self.last_known.next() => Event::LastKnown(ripe),
             _ = self.housekeeping.tick() => Event::Housekeeping,
         }
     }
@@ -151,11 +199,14 @@ impl SyncLoop {
             }
             Event::WorkerDone(uid) => self.worker_done(&uid),
             Event::WorkerLost(task) => self.worker_lost(task),
+            Event::Fail(failure) => self.fail(failure),
             Event::Config(event) => self.configure(event),
+            Event::Source(list) => self.take_source(list),
+            Event::LastKnown(ripe) => self.last_known(ripe),
             Event::Swept(sweep) => self.swept(sweep),
             Event::Housekeeping => {
                 if self.sweeps.is_empty() {
-                    self.sweeps.spawn(sweep(self.shared.doors.clone()));
+                    self.sweeps.spawn(sweep(Arc::clone(&self.shared)));
                 }
             }
         }
@@ -171,12 +222,19 @@ impl SyncLoop {
         if let ControlPlaneEvent::PodRemoved(key) = &event {
             self.done.remove(&key.uid);
         }
+        let statics = self.pods.static_changes();
         let updates = self.config.take(event, &mut self.pods);
+        if full || !updates.is_empty() {
+            self.last_known.changed();
+        }
         for update in updates {
             self.update(update);
         }
         if full {
             self.after_full_list();
+        }
+        if full || statics != self.pods.static_changes() {
+            self.show_mirrors();
         }
     }
 
@@ -208,6 +266,14 @@ impl SyncLoop {
                 self.desire(pod, false);
             }
             PodUpdate::Reconcile(pod) => self.desire(pod, true),
+            PodUpdate::ShownAnew(pod) => {
+                if let Some(worker) = self.workers.get(&PodKey::of(&pod).uid) {
+                    worker.mailbox.tell(|order| {
+                        order.pod = pod;
+                        order.anew += 1;
+                    });
+                }
+            }
             PodUpdate::Remove(key) => {
                 self.done.remove(&key.uid);
                 if let Some(worker) = self.workers.get(&key.uid) {
@@ -223,6 +289,10 @@ impl SyncLoop {
             return;
         }
         if !self.workers.contains_key(&uid) {
+            if is_static(&pod) && self.is_name_taken(&pod) {
+                // Its file was changed: it starts when nothing of its predecessor is left.
+                return;
+            }
             let wish = self.first_wish(&pod);
             self.start_worker(pod, wish, None);
             return;
@@ -231,6 +301,8 @@ impl SyncLoop {
             return;
         };
         worker.pod = Arc::clone(&pod);
+        self.shared.keeper.renew(&pod);
+        self.references.note(&pod);
         worker.mailbox.tell(|order| {
             if pod.metadata.deletion_timestamp.is_some() && order.wish != Wish::Vanish {
                 order.wish = Wish::Delete;
@@ -241,7 +313,7 @@ impl SyncLoop {
     }
 
     /// Whether the node takes the pod. What it has taken before, it keeps.
-    fn first_wish(&self, pod: &Pod) -> Wish {
+    fn first_wish(&mut self, pod: &Arc<Pod>) -> Wish {
         if pod.metadata.deletion_timestamp.is_some() {
             return Wish::Delete;
         }
@@ -251,16 +323,7 @@ impl SyncLoop {
         if taken || PodPhase::terminal(phase).is_some() {
             return Wish::Run;
         }
-        let active = self
-            .workers
-            .values()
-            .filter(|worker| !worker.rejected && worker.phase.borrow().is_active());
-        let active = active.map(|worker| worker.pod.as_ref());
-        let allocatable = self.shared.node.borrow().allocatable();
-        match admit(pod, active, &self.shared.node_name, &allocatable) {
-            Ok(()) => Wish::Run,
-            Err(rejection) => Wish::Reject(rejection),
-        }
+        self.ask_room(pod)
     }
 
     fn start_worker(&mut self, pod: Arc<Pod>, wish: Wish, pause: Option<Duration>) {
@@ -269,7 +332,8 @@ impl SyncLoop {
             .inherited
             .as_ref()
             .is_some_and(|inherited| !inherited.contains(&uid));
-        let rejected = matches!(wish, Wish::Reject(_));
+        self.note(&pod, &wish);
+        self.references.note(&pod);
         let (mailbox, inbox) = mailbox(Arc::clone(&pod), wish);
         let (worker, phase) = Worker::new(Arc::clone(&self.shared), inbox, fresh);
         let work = async move {
@@ -286,7 +350,6 @@ impl SyncLoop {
                 pod,
                 mailbox,
                 phase,
-                rejected,
             },
         );
     }
@@ -298,15 +361,18 @@ impl SyncLoop {
         if self.pods.get(uid).is_some() {
             self.done.insert(uid.clone());
         }
-        for object in all_references(&worker.pod) {
-            if !self
-                .workers
-                .values()
-                .any(|other| all_references(&other.pod).contains(&object))
-            {
-                self.shared.doors.control_plane.forget(&object);
-            }
+        let orphans = self.references.remove(uid);
+        let control_plane = &self.shared.doors.control_plane;
+        for object in &orphans.objects {
+            control_plane.forget(object);
         }
+        if let Some(namespace) = orphans.namespace
+            && namespace != API_SERVICE_NAMESPACE
+        {
+            control_plane.forget_services(&namespace);
+        }
+        let name = full_name(&worker.pod);
+        self.start_successor(&name);
     }
 
     /// A bug in one pod's worker costs the others nothing: the pod gets a new worker, which asks
@@ -336,21 +402,30 @@ impl SyncLoop {
     }
 
     fn referenced(&mut self, object: &ObjectRef) {
-        for worker in self.workers.values() {
-            if all_references(&worker.pod).contains(object) {
+        if object.kind == RefKind::Node {
+            self.shared.keeper.node_changed();
+        }
+        for uid in self.references.users(object) {
+            if let Some(worker) = self.workers.get(uid) {
                 worker.mailbox.tell(|order| order.referenced += 1);
             }
         }
     }
 
     /// Ends what nobody wants, once it is known what is wanted.
-    fn swept(&mut self, sweep: Sweep) {
+    fn swept(&mut self, mut sweep: Sweep) {
+        if let Some(running) = sweep.running.take() {
+            self.shared.running_logs.send_replace(Arc::new(running));
+        }
         if let (None, Some(held)) = (&self.inherited, &sweep.in_runtime) {
             self.inherited = Some(held.iter().cloned().collect());
         }
         if !self.config.is_synced() {
             return;
         }
+        let (pods, workers) = (&self.pods, &self.workers);
+        let is_there = |uid: &PodUid| pods.get(uid).is_some() || workers.contains_key(uid);
+        self.shared.cpus.retain(is_there);
         for (uid, key) in sweep.found {
             if self.pods.get(&uid).is_none() && !self.workers.contains_key(&uid) {
                 tracing::info!(pod = %key, "nobody wants this pod: it is ended");
@@ -374,36 +449,4 @@ impl SyncLoop {
             pods_ending,
         }
     }
-}
-
-/// The ConfigMaps and Secrets that a pod names, in environments and volumes.
-fn all_references(pod: &Pod) -> HashSet<ObjectRef> {
-    let Some(spec) = &pod.spec else {
-        return HashSet::new();
-    };
-    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
-    let containers = spec
-        .containers
-        .iter()
-        .chain(spec.init_containers.iter().flatten());
-    let mut all: HashSet<_> = containers.flat_map(|one| references(pod, one)).collect();
-    let object = |kind, name: &str| ObjectRef {
-        kind,
-        namespace: namespace.clone(),
-        name: name.to_owned(),
-    };
-    for volume in spec.volumes.iter().flatten() {
-        all.extend(
-            volume
-                .config_map
-                .iter()
-                .map(|one| object(RefKind::ConfigMap, &one.name)),
-        );
-        let secret = volume
-            .secret
-            .as_ref()
-            .and_then(|one| one.secret_name.as_deref());
-        all.extend(secret.map(|name| object(RefKind::Secret, name)));
-    }
-    all
 }

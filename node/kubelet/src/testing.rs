@@ -1,9 +1,19 @@
 //! Fakes behind the doors, and a stand that runs a kubelet over them on paused time.
 
 pub(crate) mod control_plane;
+mod deadlines;
 mod histories;
 mod journeys;
+mod lifecycles;
+pub(crate) mod logs;
+mod last_words;
+mod mounts;
 pub(crate) mod node;
+pub(crate) mod probes;
+mod probing;
 mod outages;
+mod resources;
 pub(crate) mod runtime;
 pub(crate) mod stand;
+mod static_pods;
+pub(crate) mod stats;

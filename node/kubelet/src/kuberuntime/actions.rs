@@ -6,10 +6,16 @@
 //!        ▼
 //! stop what runs in the old ones ▶ remove them ▶ create one, attempt + 1
 //!        ▼
-//! init containers, one after the other (skipped once a main container was made in this sandbox)
+//! init containers, one after the other (skipped once a main container was made in this sandbox);
+//! sidecars among them go on, and the next one follows when they have started
 //!        ▼
 //! main containers, all at once; each again by restart policy, after its back-off
+//!        ▼
+//! all main containers have ended for good ──▶ finished, whatever the sidecars do
 //! ```
+//!
+//! The rules are those of `computePodActions` in
+//! `pkg/kubelet/kuberuntime/kuberuntime_manager.go`.
 
 use std::time::Duration;
 
@@ -20,8 +26,17 @@ use swiftlet_model::runtime::{
     ContainerState, ContainerStatus, RuntimePod, SandboxState, SandboxStatus,
 };
 
-use crate::kuberuntime::hash;
 use crate::kuberuntime::history::History;
+use crate::prober::results::ProbeResults;
+
+mod clear;
+mod containers;
+mod init;
+pub mod order;
+pub mod policy;
+
+pub use containers::as_container;
+pub use policy::RestartPolicy;
 
 /// What one pass must do, in the order in which it is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,7 +53,7 @@ pub struct PodActions {
     pub backing_off: Vec<BackingOff>,
     /// Old records to remove from the runtime.
     pub remove: Vec<ContainerId>,
-    /// All has ended and nothing will start again.
+    /// Nothing that counts runs or will start again; sidecars may still run.
     pub finished: bool,
 }
 
@@ -51,6 +66,23 @@ pub struct ContainerStop {
     pub name: ContainerName,
     /// Why, for the Event.
     pub message: String,
+    /// How long it has to end; `None` for the pod's grace period.
+    pub grace: Option<Duration>,
+    /// It is started anew after that, whatever its exit code and the restart policy.
+    pub restart: bool,
+}
+
+impl ContainerStop {
+    /// Stops a container within the pod's grace period; the policy decides what follows.
+    pub fn of(container: &ContainerStatus, message: String) -> Self {
+        Self {
+            id: container.id.clone(),
+            name: container.name.clone(),
+            message,
+            grace: None,
+            restart: false,
+        }
+    }
 }
 
 /// A container to start.
@@ -64,6 +96,8 @@ pub struct ContainerStart {
     pub attempt: u32,
     /// Created before, but not started.
     pub created: Option<ContainerId>,
+    /// This one comes first, unless something keeps it from starting: it has a postStart hook.
+    pub after: Option<ContainerName>,
 }
 
 /// A container in its crash loop.
@@ -77,56 +111,22 @@ pub struct BackingOff {
     pub left: Duration,
 }
 
-/// `spec.restartPolicy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RestartPolicy {
-    /// Whatever the exit code.
-    Always,
-    /// After an exit code other than zero.
-    OnFailure,
-    /// Not at all.
-    Never,
-}
-
-impl RestartPolicy {
-    /// The pod's policy; `Always` is the API's default.
-    pub fn of(pod: &Pod) -> Self {
-        match pod
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.restart_policy.as_deref())
-        {
-            Some("Never") => Self::Never,
-            Some("OnFailure") => Self::OnFailure,
-            _ => Self::Always,
-        }
-    }
-
-    /// Whether a container that ended with `code` is started again.
-    pub fn restarts(self, code: i32) -> bool {
-        match self {
-            Self::Always => true,
-            Self::OnFailure => code != 0,
-            Self::Never => false,
-        }
-    }
-}
-
 /// Compares what the pod should be with what the runtime holds. Same arguments, same answer.
 pub fn compute_pod_actions(
     desired: &Pod,
     observed: &RuntimePod,
     history: &History,
+    probes: &ProbeResults,
     now: Timestamp,
 ) -> PodActions {
     let Some(spec) = &desired.spec else {
         return PodActions::default();
     };
     let decision = Decision {
-        desired,
         spec,
         observed,
         history,
+        probes,
         now,
     };
     let mut actions = match ready_sandbox(observed) {
@@ -150,20 +150,16 @@ pub fn ready_sandbox(observed: &RuntimePod) -> Option<&SandboxStatus> {
 }
 
 struct Decision<'a> {
-    desired: &'a Pod,
     spec: &'a PodSpec,
     observed: &'a RuntimePod,
     history: &'a History,
+    probes: &'a ProbeResults,
     now: Timestamp,
 }
 
 impl Decision<'_> {
     fn init(&self) -> &[Container] {
         self.spec.init_containers.as_deref().unwrap_or_default()
-    }
-
-    fn policy(&self) -> RestartPolicy {
-        RestartPolicy::of(self.desired)
     }
 
     /// The newest container of that name in the sandbox.
@@ -185,37 +181,30 @@ impl Decision<'_> {
             .map(|e| e.code)
     }
 
-    // Without a sandbox.
-
     fn without_sandbox(&self) -> PodActions {
         let mut actions = PodActions::default();
-        let running = self.observed.containers.iter().any(|one| !is_over(one));
+        let running = self
+            .observed
+            .containers
+            .iter()
+            .any(|one| !clear::is_over(one));
         if running {
             // They end first, each with its grace; then the next pass decides anew.
             return actions;
         }
-        let mains = self.spec.containers.iter();
-        if self.policy() == RestartPolicy::Never {
-            let all = mains
-                .chain(self.init())
-                .map(|container| container.name.as_str());
-            if self.history.any(all) {
+        let mains = || self.spec.containers.iter();
+        if !mains().any(|one| policy::may_restart(self.spec, one)) {
+            let all = mains().chain(self.init());
+            if self.history.any(all.map(|one| one.name.as_str())) {
                 // A pod that must not run twice does not get a second sandbox.
                 actions.finished = self.ends_known();
                 return actions;
             }
-        } else if self.policy() == RestartPolicy::OnFailure
-            && mains
-                .clone()
-                .all(|one| self.newest(&one.name).and_then(Self::exit_code) == Some(0))
-        {
+        } else if mains().all(|one| self.is_done(one)) {
             actions.finished = true;
             return actions;
         }
-        if !self.ends_known() {
-            return actions;
-        }
-        if self.observed.sandboxes.is_empty() {
+        if self.ends_known() && self.observed.sandboxes.is_empty() {
             actions.create_sandbox = Some(self.history.next_sandbox);
         }
         actions
@@ -228,199 +217,21 @@ impl Decision<'_> {
         newest.all(|record| record.state != ContainerState::Exited || record.exit.is_some())
     }
 
-    // With a sandbox.
-
     fn within(&self, sandbox: &SandboxStatus) -> PodActions {
         let mut actions = PodActions::default();
-        let main_was_made = self
-            .spec
-            .containers
-            .iter()
-            .any(|one| self.newest_in(&one.name, &sandbox.id).is_some());
-        let initialised = main_was_made || self.init_step(sandbox, &mut actions);
-        if initialised {
-            for container in &self.spec.containers {
-                self.main_step(container, sandbox, &mut actions);
-            }
-            let idle = actions.start.is_empty() && actions.backing_off.is_empty();
-            actions.finished = idle && self.spec.containers.iter().all(|one| self.is_done(one));
+        if self.init_step(sandbox, &mut actions) {
+            self.mains_step(sandbox, &mut actions);
+            actions.finished = self.spec.containers.iter().all(|one| self.is_done(one));
         }
-        actions
-    }
-
-    /// One step of the init containers; true when all are done.
-    fn init_step(&self, sandbox: &SandboxStatus, actions: &mut PodActions) -> bool {
-        for container in self.init() {
-            let Some(record) = self.newest_in(&container.name, &sandbox.id) else {
-                actions.start.push(self.start(container, sandbox, None));
-                return false;
+        if actions.finished {
+            // Sidecars do not keep a pod alive: they are not started again, and end with it.
+            return PodActions {
+                finished: true,
+                ..PodActions::default()
             };
-            match (&record.state, Self::exit_code(record)) {
-                (ContainerState::Exited, Some(0)) => continue,
-                (ContainerState::Exited, Some(_)) if self.policy() == RestartPolicy::Never => {
-                    actions.finished = true;
-                }
-                (ContainerState::Exited, Some(_)) => {
-                    self.restart(container, record, sandbox, actions);
-                }
-                // How it has ended is not known yet.
-                (ContainerState::Exited, None) => {}
-                _ => self.living(container, record, sandbox, actions),
-            }
-            return false;
         }
-        true
-    }
-
-    fn main_step(&self, container: &Container, sandbox: &SandboxStatus, actions: &mut PodActions) {
-        let newest = self.newest(&container.name).map(|one| one.attempt);
-        let record = self.newest_in(&container.name, &sandbox.id);
-        let Some(record) = record.filter(|one| Some(one.attempt) == newest) else {
-            // It may have ended in another sandbox.
-            let before = self.newest(&container.name).and_then(Self::exit_code);
-            if before.is_none_or(|code| self.policy().restarts(code)) {
-                actions.start.push(self.start(container, sandbox, None));
-            }
-            return;
-        };
-        match (&record.state, Self::exit_code(record)) {
-            (ContainerState::Exited, Some(code)) if self.policy().restarts(code) => {
-                self.restart(container, record, sandbox, actions);
-            }
-            (ContainerState::Exited, _) => {}
-            _ => self.living(container, record, sandbox, actions),
-        }
-    }
-
-    /// A container that has not ended.
-    fn living(
-        &self,
-        container: &Container,
-        record: &ContainerStatus,
-        sandbox: &SandboxStatus,
-        actions: &mut PodActions,
-    ) {
-        let changed = hash::changed(record.spec_hash, container);
-        match record.state {
-            ContainerState::Created if changed => actions.remove.push(record.id.clone()),
-            ContainerState::Created => {
-                let created = Some((record.id.clone(), record.attempt));
-                actions.start.push(self.start(container, sandbox, created));
-            }
-            ContainerState::Running if changed => actions.stop.push(stop_of(
-                record,
-                format!(
-                    "Container {} definition changed, will be restarted",
-                    container.name
-                ),
-            )),
-            ContainerState::Unknown => actions.stop.push(stop_of(
-                record,
-                format!(
-                    "Container {} is in unknown state, will be restarted",
-                    container.name
-                ),
-            )),
-            ContainerState::Running | ContainerState::Exited => {}
-        }
-    }
-
-    fn restart(
-        &self,
-        container: &Container,
-        record: &ContainerStatus,
-        sandbox: &SandboxStatus,
-        actions: &mut PodActions,
-    ) {
-        let wait = self.history.crash_wait(&container.name, record.attempt);
-        let ended = record.exit.as_ref().map_or(self.now, |exit| exit.at);
-        let since = Duration::try_from(self.now.duration_since(ended)).unwrap_or_default();
-        // A changed spec is a new container: its crashes are not counted yet.
-        if since >= wait || hash::changed(record.spec_hash, container) {
-            actions.start.push(self.start(container, sandbox, None));
-        } else {
-            let name = ContainerName::from(container.name.as_str());
-            actions.backing_off.push(BackingOff {
-                name,
-                wait,
-                left: wait.saturating_sub(since),
-            });
-        }
-    }
-
-    fn start(
-        &self,
-        container: &Container,
-        sandbox: &SandboxStatus,
-        created: Option<(ContainerId, u32)>,
-    ) -> ContainerStart {
-        let (created, attempt) = match created {
-            Some((id, attempt)) => (Some(id), attempt),
-            None => (None, self.history.next_attempt(&container.name)),
-        };
-        let name = ContainerName::from(container.name.as_str());
-        ContainerStart {
-            name,
-            sandbox: sandbox.id.clone(),
-            attempt,
-            created,
-        }
-    }
-
-    fn is_done(&self, container: &Container) -> bool {
-        let code = self.newest(&container.name).and_then(Self::exit_code);
-        code.is_some_and(|code| !self.policy().restarts(code))
-    }
-
-    // Cleaning.
-
-    /// All sandboxes but the one to work in go; what runs in them is stopped before.
-    fn clear_sandboxes(&self, actions: &mut PodActions) {
-        let keep = ready_sandbox(self.observed).map(|sandbox| &sandbox.id);
-        for container in &self.observed.containers {
-            if Some(&container.sandbox) != keep && !is_over(container) {
-                let message = format!("Stopping container {}", container.name);
-                actions.stop.push(stop_of(container, message));
-            }
-        }
-        // Without a sandbox to go on in, the old ones are kept as long as their ends are not known.
-        if keep.is_none() && !self.ends_known() {
-            return;
-        }
-        let old = self
-            .observed
-            .sandboxes
-            .iter()
-            .filter(|one| Some(&one.id) != keep);
-        actions.remove_sandboxes = old.map(|one| one.id.clone()).collect();
-    }
-
-    /// The newest record and the one before it stay, for the status and the logs.
-    fn clear_records(&self, actions: &mut PodActions) {
-        for container in &self.observed.containers {
-            let newest = self
-                .newest(container.name.as_str())
-                .map_or(0, |one| one.attempt);
-            if is_over(container) && container.attempt + 1 < newest {
-                actions.remove.push(container.id.clone());
-            }
-        }
-    }
-}
-
-/// Created ones count as over: no process of theirs runs.
-fn is_over(container: &ContainerStatus) -> bool {
-    matches!(
-        container.state,
-        ContainerState::Exited | ContainerState::Created
-    )
-}
-
-fn stop_of(container: &ContainerStatus, message: String) -> ContainerStop {
-    ContainerStop {
-        id: container.id.clone(),
-        name: container.name.clone(),
-        message,
+        self.ephemeral_step(sandbox, &mut actions);
+        actions
     }
 }
 

@@ -21,11 +21,12 @@ pub fn doubled(base: Duration, doublings: u32, max: Duration) -> Duration {
         .min(max)
 }
 
-/// How long a container waits whose `crashes`-th run in a row has ended: the first restart is free.
-pub fn crash_loop(crashes: u32) -> Duration {
+/// How long a container waits whose `crashes`-th run in a row has ended, `max` at most: the first
+/// restart is free.
+pub fn crash_loop(crashes: u32, max: Duration) -> Duration {
     match crashes {
         0 => Duration::ZERO,
-        more => doubled(BACKOFF_BASE, more - 1, BACKOFF_MAX),
+        more => doubled(BACKOFF_BASE, more - 1, max),
     }
 }
 
@@ -46,9 +47,11 @@ mod tests {
     #[test]
     fn the_first_restart_is_free_and_the_wait_doubles_up_to_five_minutes() {
         let waits: Vec<u64> = (0..8)
-            .map(|crashes| crash_loop(crashes).as_secs())
+            .map(|crashes| crash_loop(crashes, BACKOFF_MAX).as_secs())
             .collect();
         assert_eq!(waits, [0, 10, 20, 40, 80, 160, 300, 300]);
-        assert_eq!(crash_loop(u32::MAX), BACKOFF_MAX);
+        assert_eq!(crash_loop(u32::MAX, BACKOFF_MAX), BACKOFF_MAX);
+        let short = Duration::from_secs(1);
+        assert_eq!(crash_loop(1, short), short, "a node may wait less");
     }
 }

@@ -2,12 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, Pod};
+use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, Pod};
 use swiftlet_model::control_plane::{ObjectRef, RefKind, ReferencedData};
-use swiftlet_proto::quantity::Quantity;
 
 use crate::kuberuntime::expand::expand;
-use crate::resources::{container_limits, container_requests};
+
+mod fields;
+pub mod services;
+
+/// Reason of the Event about keys that cannot be variables.
+pub const INVALID_NAMES: &str = "InvalidEnvironmentVariableNames";
 
 /// Objects that a container's environment names, with what they hold; `None`: no such object.
 pub type Referenced = BTreeMap<ObjectRef, Option<ReferencedData>>;
@@ -25,6 +29,19 @@ pub struct EnvFacts {
     pub allocatable_cpu_milli: i64,
     /// What limits fall back to, in bytes.
     pub allocatable_memory_bytes: i64,
+    /// What limits fall back to, in bytes.
+    pub allocatable_ephemeral_storage_bytes: i64,
+}
+
+impl EnvFacts {
+    fn allocatable(&self, resource: &str) -> i64 {
+        match resource {
+            "cpu" => self.allocatable_cpu_milli,
+            "memory" => self.allocatable_memory_bytes,
+            "ephemeral-storage" => self.allocatable_ephemeral_storage_bytes,
+            _ => 0,
+        }
+    }
 }
 
 /// Why a container has no configuration, in the words of Kubernetes.
@@ -115,10 +132,12 @@ pub fn needs_pod_ip(container: &Container) -> bool {
 pub type Environment = (Vec<(String, String)>, BTreeMap<String, String>);
 
 /// The environment in order, and all variables by name for `$(VAR)` in command and arguments.
+/// What the container writes wins over the variables of `services`, which come last.
 pub fn environment(
     pod: &Pod,
     container: &Container,
     referenced: &Referenced,
+    services: &BTreeMap<String, String>,
     facts: &EnvFacts,
 ) -> Result<Environment, EnvError> {
     let mut scope = Scope {
@@ -127,23 +146,83 @@ pub fn environment(
         referenced,
         facts,
         values: BTreeMap::new(),
+        known: services.clone(),
     };
     let mut order = Vec::new();
     scope.env_from(&mut order)?;
     for variable in container.env.iter().flatten() {
         if let Some(value) = scope.value(variable)? {
-            scope.values.insert(variable.name.clone(), value);
+            scope.set(variable.name.clone(), value);
             order.push(variable.name.clone());
         }
     }
     // A name that is written twice has its last value, at its first place.
     let mut seen = BTreeSet::new();
     order.retain(|name| seen.insert(name.clone()));
-    let env = order.into_iter().filter_map(|name| {
+    let written = order.into_iter().filter_map(|name| {
         let value = scope.values.get(&name)?.clone();
         Some((name, value))
     });
-    Ok((env.collect(), scope.values.clone()))
+    let mut env: Vec<_> = written.collect();
+    let rest = services
+        .iter()
+        .filter(|(name, _)| !scope.values.contains_key(*name));
+    env.extend(rest.map(|(name, value)| (name.clone(), value.clone())));
+    Ok((env, scope.known))
+}
+
+/// Messages about keys of whole ConfigMaps and Secrets that cannot be variables; such keys are left
+/// out.
+pub fn invalid_names(pod: &Pod, container: &Container, referenced: &Referenced) -> Vec<String> {
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let mut messages = Vec::new();
+    for source in container.env_from.iter().flatten() {
+        let prefix = source.prefix.as_deref().unwrap_or_default();
+        for (kind, name, _) in named(source) {
+            let key = ObjectRef {
+                kind,
+                namespace: namespace.clone(),
+                name: name.to_owned(),
+            };
+            let data = referenced.get(&key).cloned().flatten().unwrap_or_default();
+            let names = data.keys().map(|key| format!("{prefix}{key}"));
+            let invalid: Vec<_> = names.filter(|name| !is_variable(name)).collect();
+            if invalid.is_empty() {
+                continue;
+            }
+            let word = if kind == RefKind::Secret {
+                "secret"
+            } else {
+                "configMap"
+            };
+            messages.push(format!(
+                "Keys [{}] from the EnvFrom {word} {namespace}/{name} were skipped since they are \
+                 considered invalid environment variable names.",
+                invalid.join(", ")
+            ));
+        }
+    }
+    messages
+}
+
+/// Whether this can be a variable's name: printable ASCII without an equals sign
+/// (`IsRelaxedEnvVarName` of the API's validation, in force since 1.34).
+fn is_variable(name: &str) -> bool {
+    let fits = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'=';
+    !name.is_empty() && name.bytes().all(fits)
+}
+
+/// The object that is to be taken whole, and whether it may be missing.
+fn named(source: &EnvFromSource) -> impl Iterator<Item = (RefKind, &str, bool)> {
+    let map = source.config_map_ref.as_ref().map(|one| {
+        let optional = one.optional.unwrap_or_default();
+        (RefKind::ConfigMap, one.name.as_str(), optional)
+    });
+    let secret = source.secret_ref.as_ref().map(|one| {
+        let optional = one.optional.unwrap_or_default();
+        (RefKind::Secret, one.name.as_str(), optional)
+    });
+    map.into_iter().chain(secret)
 }
 
 struct Scope<'a> {
@@ -151,38 +230,32 @@ struct Scope<'a> {
     container: &'a Container,
     referenced: &'a Referenced,
     facts: &'a EnvFacts,
+    /// What the container writes.
     values: BTreeMap<String, String>,
+    /// The same over the variables of Services.
+    known: BTreeMap<String, String>,
 }
 
 impl Scope<'_> {
+    fn set(&mut self, name: String, value: String) {
+        self.known.insert(name.clone(), value.clone());
+        self.values.insert(name, value);
+    }
+
     fn env_from(&mut self, order: &mut Vec<String>) -> Result<(), EnvError> {
         for source in self.container.env_from.iter().flatten() {
             let prefix = source.prefix.as_deref().unwrap_or_default();
-            let named = [
-                source.config_map_ref.as_ref().map(|one| {
-                    (
-                        RefKind::ConfigMap,
-                        one.name.as_str(),
-                        one.optional.unwrap_or_default(),
-                    )
-                }),
-                source.secret_ref.as_ref().map(|one| {
-                    (
-                        RefKind::Secret,
-                        one.name.as_str(),
-                        one.optional.unwrap_or_default(),
-                    )
-                }),
-            ];
-            for (kind, name, optional) in named.into_iter().flatten() {
+            for (kind, name, optional) in named(source) {
                 let Some(data) = self.object(kind, name, optional)? else {
                     continue;
                 };
                 for (key, value) in data.iter() {
                     let name = format!("{prefix}{key}");
-                    self.values
-                        .insert(name.clone(), String::from_utf8_lossy(value).into_owned());
-                    order.push(name);
+                    if !is_variable(&name) {
+                        continue;
+                    }
+                    order.push(name.clone());
+                    self.set(name, String::from_utf8_lossy(value).into_owned());
                 }
             }
         }
@@ -193,7 +266,7 @@ impl Scope<'_> {
     fn value(&self, variable: &EnvVar) -> Result<Option<String>, EnvError> {
         let Some(from) = &variable.value_from else {
             let text = variable.value.as_deref().unwrap_or_default();
-            return Ok(Some(expand(text, &self.values)));
+            return Ok(Some(expand(text, &self.known)));
         };
         if let Some(key) = &from.config_map_key_ref {
             return self.key(RefKind::ConfigMap, &key.name, &key.key, key.optional);
@@ -205,7 +278,9 @@ impl Scope<'_> {
             variable: variable.name.clone(),
             cause,
         };
-        self.field(from).map(Some).map_err(failed)
+        fields::field(self.pod, self.container, from, self.facts)
+            .map(Some)
+            .map_err(failed)
     }
 
     fn object(
@@ -251,109 +326,7 @@ impl Scope<'_> {
             }),
         }
     }
-
-    fn field(&self, from: &EnvVarSource) -> Result<String, String> {
-        if let Some(field) = &from.field_ref {
-            return self.pod_field(&field.field_path);
-        }
-        let Some(resource) = &from.resource_field_ref else {
-            return Err("no source that this node serves".to_owned());
-        };
-        let name = resource
-            .container_name
-            .as_deref()
-            .filter(|name| !name.is_empty());
-        let spec = self.pod.spec.as_ref().ok_or("the pod has no spec")?;
-        let mut all = spec
-            .containers
-            .iter()
-            .chain(spec.init_containers.iter().flatten());
-        let container = match name {
-            None => self.container,
-            Some(name) => all
-                .find(|one| one.name == name)
-                .ok_or_else(|| format!("container {name} not found"))?,
-        };
-        let divisor = resource
-            .divisor
-            .as_ref()
-            .map_or("1", |divisor| divisor.0.as_str());
-        self.resource(container, &resource.resource, divisor)
-    }
-
-    fn pod_field(&self, path: &str) -> Result<String, String> {
-        let meta = &self.pod.metadata;
-        let spec = self.pod.spec.as_ref();
-        let value = match path {
-            "metadata.name" => meta.name.clone(),
-            "metadata.namespace" => meta.namespace.clone(),
-            "metadata.uid" => meta.uid.clone(),
-            "spec.nodeName" => Some(self.facts.node_name.clone()),
-            "spec.serviceAccountName" => spec.and_then(|spec| spec.service_account_name.clone()),
-            "status.hostIP" => self.facts.host_ips.first().cloned(),
-            "status.hostIPs" => Some(self.facts.host_ips.join(",")),
-            "status.podIP" => self.facts.pod_ips.first().cloned(),
-            "status.podIPs" => Some(self.facts.pod_ips.join(",")),
-            "metadata.labels" => Some(lines(meta.labels.as_ref())),
-            "metadata.annotations" => Some(lines(meta.annotations.as_ref())),
-            other => return self.subscript(other),
-        };
-        Ok(value.unwrap_or_default())
-    }
-
-    /// `metadata.labels['key']` and `metadata.annotations['key']`.
-    fn subscript(&self, path: &str) -> Result<String, String> {
-        let meta = &self.pod.metadata;
-        let parts = path
-            .strip_suffix("']")
-            .and_then(|path| path.split_once("['"));
-        let (map, key) = match parts {
-            Some(("metadata.labels", key)) => (&meta.labels, key),
-            Some(("metadata.annotations", key)) => (&meta.annotations, key),
-            _ => return Err(format!("unsupported fieldPath: {path}")),
-        };
-        Ok(map
-            .as_ref()
-            .and_then(|map| map.get(key))
-            .cloned()
-            .unwrap_or_default())
-    }
-
-    fn resource(
-        &self,
-        container: &Container,
-        resource: &str,
-        divisor: &str,
-    ) -> Result<String, String> {
-        let facts = self.facts;
-        let (limits, requests) = (container_limits(container), container_requests(container));
-        let cpu_limit = limits.cpu_milli.unwrap_or(facts.allocatable_cpu_milli);
-        let memory_limit = limits
-            .memory_bytes
-            .unwrap_or(facts.allocatable_memory_bytes);
-        let (value, unit) = match resource {
-            "limits.cpu" => (cpu_limit, 1000),
-            "requests.cpu" => (requests.cpu_milli.unwrap_or_default(), 1000),
-            "limits.memory" => (memory_limit, 1),
-            "requests.memory" => (requests.memory_bytes.unwrap_or_default(), 1),
-            other => return Err(format!("unsupported container resource : {other}")),
-        };
-        let divisor = Quantity::parse(divisor).map_err(|error| error.to_string())?;
-        // The default divisor is 0 in stored objects and means 1.
-        let by = match unit {
-            1000 => divisor.milli_value(),
-            _ => divisor.value(),
-        };
-        let by = if by <= 0 { unit } else { by };
-        Ok(((value + by - 1) / by).to_string())
-    }
 }
 
-/// `key="value"` lines, as the downward API writes maps.
-fn lines(map: Option<&BTreeMap<String, String>>) -> String {
-    let lines = map
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| format!("{key}={value:?}"));
-    lines.collect::<Vec<_>>().join("\n")
-}
+#[cfg(test)]
+mod tests;

@@ -1,27 +1,39 @@
 //! The calls themselves, through the doors. Each is one effect; deciding is done elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::{try_join, try_join_all};
 use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 use swiftlet_model::cgroups::CgroupError;
 use swiftlet_model::clock::Deadline;
-use swiftlet_model::control_plane::ControlPlaneError;
+use swiftlet_model::control_plane::{ControlPlaneError, ObjectRef};
+use swiftlet_model::events::EventKind;
 use swiftlet_model::ids::{ContainerId, PodKey, PodUid, SandboxId};
+use swiftlet_model::probes::ProbeAnswer;
 use swiftlet_model::runtime::{
-    ContainerConfig, ContainerStatus, RuntimeError, RuntimePod, SandboxConfig, SandboxStatus,
+    ContainerConfig, ContainerStatus, ImageUser, LinuxResources, RuntimeError, RuntimePod,
+    SandboxConfig, SandboxStatus,
 };
 use swiftlet_model::volumes::VolumeError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::cgroups::{pod_resources, qos_class};
-use crate::images::ImageError;
+use crate::cgroups::qos_class;
+use crate::images::{ImageError, Present};
 use crate::kuberuntime::config::{ConfigError, ContainerInputs, container_config};
-use crate::kuberuntime::env::{EnvFacts, Referenced, references};
+use crate::kuberuntime::env::services::{MASTER_NAMESPACE, service_links, service_variables};
+use crate::kuberuntime::env::{
+    EnvFacts, INVALID_NAMES, Referenced, environment, invalid_names, references,
+};
+use crate::kuberuntime::hooks::HookError;
+use crate::kuberuntime::limits::pod_cgroup;
+use crate::kuberuntime::places::places;
+use crate::prober::check::Check;
+use crate::kuberuntime::sandbox::{SandboxError, prepare};
 use crate::shared::Shared;
 
 /// What a call came back with.
@@ -33,15 +45,21 @@ pub(crate) enum Answer {
     Cgroup(Result<String, CgroupError>),
     Volumes(Result<BTreeMap<String, PathBuf>, VolumeError>),
     Refreshed(Result<(), VolumeError>),
-    Image(Result<String, ImageError>),
-    Sandbox(u32, Result<SandboxId, RuntimeError>),
+    /// For these addresses.
+    Hosts(Vec<String>, Result<(), VolumeError>),
+    Image(Result<Present, ImageError>),
+    Sandbox(u32, Result<SandboxId, SandboxError>),
     Address(Result<SandboxStatus, RuntimeError>),
     Created(
         Box<MadeContainer>,
         Result<(ContainerId, StartPermit), CreateError>,
     ),
     Done(Result<(), RuntimeError>),
+    /// The limits that hold now.
+    Limited(Result<LinuxResources, String>),
+    Hook(Result<(), HookError>),
     Record(Result<ContainerStatus, RuntimeError>),
+    Probed(ProbeAnswer),
     /// With the logs, or without them.
     TornDown(bool, Result<(), VolumeError>),
     CgroupGone(Result<(), CgroupError>),
@@ -71,6 +89,9 @@ pub(crate) enum CreateError {
     /// The control plane cannot tell what its environment names.
     #[error("failed to sync references cache: {0}")]
     Reference(#[from] ControlPlaneError),
+    /// A part of a volume, or a file of its own, cannot be mounted.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
     /// The runtime did not make it.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -80,13 +101,18 @@ pub(crate) enum CreateError {
 pub(crate) struct CreateCall {
     pub(crate) pod: Arc<Pod>,
     pub(crate) made: MadeContainer,
+    pub(crate) image_user: ImageUser,
     pub(crate) sandbox: SandboxConfig,
     pub(crate) volumes: BTreeMap<String, PathBuf>,
     pub(crate) env: EnvFacts,
     pub(crate) memory_capacity_bytes: i64,
+    /// CPUs on which it shall run; empty for all.
+    pub(crate) cpuset: String,
+    /// The container whose processes an ephemeral container sees.
+    pub(crate) target: Option<ContainerId>,
 }
 
-type Call<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
+pub(crate) type Call<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 
 pub(crate) fn query(shared: &Arc<Shared>, uid: PodUid) -> Call<Answer> {
     let shared = Arc::clone(shared);
@@ -103,7 +129,7 @@ pub(crate) fn cgroup(shared: &Arc<Shared>, pod: Arc<Pod>) -> Call<Answer> {
     let shared = Arc::clone(shared);
     Box::pin(async move {
         let uid = PodKey::of(&pod).uid;
-        let (qos, resources) = (qos_class(&pod), pod_resources(&pod));
+        let (qos, resources) = (qos_class(&pod), pod_cgroup(&shared, &pod));
         let made = shared.doors.cgroups.ensure_pod(&uid, qos, &resources).await;
         if let Ok(path) = &made {
             shared.doors.tracker.track(&uid, path);
@@ -142,11 +168,20 @@ pub(crate) fn image(
 
 pub(crate) fn sandbox(
     shared: &Arc<Shared>,
+    pod: Arc<Pod>,
     config: SandboxConfig,
     ending: CancellationToken,
 ) -> Call<Answer> {
     let shared = Arc::clone(shared);
     Box::pin(async move {
+        let attempt = config.attempt;
+        // Before a place is taken, as below.
+        let prepared = ending.run_until_cancelled(prepare(&shared, &pod, config));
+        let config = match prepared.await {
+            None => return Answer::Cancelled,
+            Some(Ok(config)) => config,
+            Some(Err(error)) => return Answer::Sandbox(attempt, Err(error)),
+        };
         let Some(_permit) = permit(&shared.sandbox_starts, &ending).await else {
             return Answer::Cancelled;
         };
@@ -156,7 +191,7 @@ pub(crate) fn sandbox(
             Ok(_) => shared.doors.runtime.run_sandbox(&config, deadline).await,
             Err(error) => Err(error),
         };
-        Answer::Sandbox(config.attempt, made)
+        Answer::Sandbox(attempt, made.map_err(SandboxError::from))
     })
 }
 
@@ -176,10 +211,12 @@ pub(crate) fn create(
         let Some(config) = ending.run_until_cancelled(configure(&shared, &call)).await else {
             return Answer::Cancelled;
         };
-        let config = match config {
+        let mut config = match config {
             Ok(config) => config,
             Err(error) => return Answer::Created(Box::new(call.made), Err(error)),
         };
+        config.resources.cpuset_cpus.clone_from(&call.cpuset);
+        shared.cpus.settled(&PodKey::of(&call.pod).uid).await;
         let Some(permit) = permit(&shared.container_starts, &ending).await else {
             return Answer::Cancelled;
         };
@@ -218,9 +255,21 @@ pub(crate) fn remove(shared: &Arc<Shared>, id: ContainerId) -> Call<Answer> {
     Box::pin(async move { Answer::Done(shared.doors.runtime.remove_container(&id).await) })
 }
 
-pub(crate) fn record(shared: &Arc<Shared>, id: ContainerId) -> Call<Answer> {
+/// One probe.
+pub(crate) struct ProbeCall {
+    pub(crate) id: ContainerId,
+    pub(crate) check: Check,
+    /// Counts from when the probe begins, not while it waits for its place.
+    pub(crate) limit: Duration,
+}
+
+pub(crate) fn probe(shared: &Arc<Shared>, call: ProbeCall) -> Call<Answer> {
     let shared = Arc::clone(shared);
-    Box::pin(async move { Answer::Record(shared.doors.runtime.container_status(&id).await) })
+    Box::pin(async move {
+        // The semaphore is never closed.
+        let _place = shared.probes.acquire().await;
+        Answer::Probed(call.check.ask(&shared.doors, &call.id, call.limit).await)
+    })
 }
 
 pub(crate) fn stop_sandbox(shared: &Arc<Shared>, id: SandboxId) -> Call<Answer> {
@@ -285,19 +334,60 @@ async fn permit(
 }
 
 async fn configure(shared: &Shared, call: &CreateCall) -> Result<ContainerConfig, CreateError> {
-    let mut referenced = Referenced::new();
-    for object in references(&call.pod, &call.made.container) {
-        let data = shared.doors.control_plane.referenced(&object).await?;
-        referenced.insert(object, data);
+    let (pod, container) = (&call.pod, &call.made.container);
+    let named = named_objects(shared, references(pod, container));
+    let (referenced, services) = try_join(named, linked_services(shared, pod)).await?;
+    for message in invalid_names(pod, container, &referenced) {
+        let (recorder, kind) = (&shared.recorder, EventKind::Warning);
+        recorder.pod(pod, Some(&container.name), kind, INVALID_NAMES, message);
     }
+    let variables = || {
+        let made = environment(pod, container, &referenced, &services, &call.env);
+        Ok(made?.1)
+    };
+    let places = places(shared, call, variables).await?;
     let inputs = ContainerInputs {
         attempt: call.made.attempt,
         // The name, not the id: the runtime reports it back as the pod named it.
         image: call.made.container.image.as_deref().unwrap_or_default(),
+        image_user: &call.image_user,
         volumes: &call.volumes,
+        places: &places,
         referenced: &referenced,
+        services: &services,
         env: &call.env,
         memory_capacity_bytes: call.memory_capacity_bytes,
+        settings: &shared.pods,
+        target: call.target.clone(),
     };
-    Ok(container_config(&call.pod, &call.made.container, &inputs)?)
+    Ok(container_config(pod, container, &inputs)?)
+}
+
+/// What the ConfigMaps and Secrets hold that a container's environment names.
+async fn named_objects(
+    shared: &Shared,
+    objects: BTreeSet<ObjectRef>,
+) -> Result<Referenced, ControlPlaneError> {
+    let all = objects.into_iter().map(|object| async move {
+        let data = shared.doors.control_plane.referenced(&object).await?;
+        Ok((object, data))
+    });
+    Ok(try_join_all(all).await?.into_iter().collect())
+}
+
+/// Variables of the API server's Service, and of the pod's namespace if they are linked. The
+/// control plane's door answers them from what it has heard.
+async fn linked_services(
+    shared: &Shared,
+    pod: &Pod,
+) -> Result<BTreeMap<String, String>, ControlPlaneError> {
+    let services = &shared.doors.control_plane;
+    let own = async {
+        match &pod.metadata.namespace {
+            Some(namespace) if service_links(pod) => services.services(namespace).await,
+            _ => Ok(Arc::default()),
+        }
+    };
+    let (own, master) = try_join(own, services.services(MASTER_NAMESPACE)).await?;
+    Ok(service_variables(&own, &master))
 }

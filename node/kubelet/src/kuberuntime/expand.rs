@@ -8,6 +8,11 @@ use std::collections::BTreeMap;
 
 /// Expands all references in `text`.
 pub fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
+    expand_with(text, |name| variables.get(name))
+}
+
+/// Expands all references in `text` of which `value` knows the value.
+pub fn expand_with<T: AsRef<str>>(text: &str, mut value: impl FnMut(&str) -> Option<T>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -21,8 +26,8 @@ pub fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
             Some('(') => {
                 if let Some(end) = after.find(')') {
                     let name = &after[1..end];
-                    match variables.get(name) {
-                        Some(value) => out.push_str(value),
+                    match value(name) {
+                        Some(value) => out.push_str(value.as_ref()),
                         None => out.extend(["$(", name, ")"]),
                     }
                     &after[end + 1..]

@@ -31,6 +31,8 @@ pub fn changed(made: Option<u64>, container: &Container) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ResourceRequirements;
+
     use super::*;
 
     #[test]
@@ -42,6 +44,8 @@ mod tests {
         };
         let edited = Container {
             args: Some(vec!["new".into()]),
+            // A resize is carried out in place.
+            resources: Some(ResourceRequirements::default()),
             ..old.clone()
         };
         let newer = Container {

@@ -4,13 +4,17 @@
 //! and the last state hold over a restart of this program.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as api;
 use swiftlet_model::ids::{ContainerId, ContainerName, SandboxId};
 use swiftlet_model::runtime::{ContainerExit, ContainerState, ContainerStatus, RuntimePod};
 
-use crate::kuberuntime::backoff::{BACKOFF_RESET, crash_loop};
+use crate::kuberuntime::backoff::{BACKOFF_MAX, BACKOFF_RESET, crash_loop};
+use crate::kuberuntime::history::marks::Marks;
+
+mod marks;
 
 /// Exit code of a container whose end nobody saw: as if it was killed.
 pub const UNKNOWN_EXIT_CODE: i32 = 137;
@@ -20,11 +24,22 @@ pub const UNKNOWN_EXIT_REASON: &str = "ContainerStatusUnknown";
 const RECORDS_MAX: usize = 2;
 
 /// The past of one pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
     containers: BTreeMap<String, Past>,
     /// The attempt that the next sandbox gets.
     pub next_sandbox: u32,
+    /// Longest wait of a crash loop on this node.
+    crash_loop_max: Duration,
+    /// The runtime has been looked at once.
+    settled: bool,
+    marks: Marks,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self::new(BACKOFF_MAX)
+    }
 }
 
 /// The past of one container.
@@ -38,12 +53,24 @@ struct Past {
 }
 
 impl History {
+    /// A pod of which nothing is known, on a node whose crash loops wait `crash_loop_max` at most.
+    pub fn new(crash_loop_max: Duration) -> Self {
+        Self {
+            containers: BTreeMap::new(),
+            next_sandbox: 0,
+            crash_loop_max,
+            settled: false,
+            marks: Marks::default(),
+        }
+    }
+
     /// Learns what the API knows: of a container that the runtime has lost it is all there is.
     pub fn seed(&mut self, status: &api::PodStatus) {
         let all = status
             .init_container_statuses
             .iter()
-            .chain(&status.container_statuses);
+            .chain(&status.container_statuses)
+            .chain(&status.ephemeral_container_statuses);
         for one in all.flatten() {
             let attempt = u32::try_from(one.restart_count).unwrap_or_default();
             // A waiting container shows its newest run as the last state, a running one the run
@@ -76,6 +103,8 @@ impl History {
         for container in &observed.containers {
             self.absorb_container(container);
         }
+        let held = |id: &ContainerId| observed.containers.iter().any(|one| one.id == *id);
+        self.marks.retain(held);
     }
 
     /// Learns of one container.
@@ -117,6 +146,13 @@ impl History {
                 *record = lost(record.clone(), now);
             }
         }
+        if !self.settled {
+            self.settled = true;
+            let max = self.crash_loop_max;
+            for past in self.containers.values_mut() {
+                past.count_by_gap(max);
+            }
+        }
     }
 
     /// The newest record of a container.
@@ -147,7 +183,7 @@ impl History {
     }
 
     /// How long a container waits after the end of `attempt`.
-    pub fn crash_wait(&self, name: &str, attempt: u32) -> std::time::Duration {
+    pub fn crash_wait(&self, name: &str, attempt: u32) -> Duration {
         let reset = self
             .containers
             .get(name)
@@ -155,12 +191,77 @@ impl History {
         // A run that was long enough sets the reset behind itself: nothing to wait for then.
         attempt
             .checked_sub(reset)
-            .map_or(std::time::Duration::ZERO, crash_loop)
+            .map_or(Duration::ZERO, |crashes| {
+                crash_loop(crashes, self.crash_loop_max)
+            })
+    }
+
+    /// The container's postStart hook must still run, or runs: it does not count as started.
+    pub fn begin_start(&mut self, id: &ContainerId) {
+        self.marks.starting.insert(id.clone());
+    }
+
+    /// The postStart hook is over, or will not run.
+    pub fn end_start(&mut self, id: &ContainerId, failed: bool) {
+        self.marks.starting.remove(id);
+        if failed {
+            self.marks.failed.insert(id.clone());
+        }
+    }
+
+    /// Whether the container's postStart hook is not over: the API shows it as being created.
+    pub fn is_starting(&self, id: &ContainerId) -> bool {
+        self.marks.starting.contains(id)
+    }
+
+    /// All such containers.
+    pub fn starting(&self) -> impl Iterator<Item = &ContainerId> {
+        self.marks.starting.iter()
+    }
+
+    /// Whether the container's postStart hook has failed: it must be stopped.
+    pub fn has_failed_hook(&self, id: &ContainerId) -> bool {
+        self.marks.failed.contains(id)
+    }
+
+    /// The container is stopped to be started anew, whatever its exit code will be.
+    pub fn doom(&mut self, id: &ContainerId) {
+        self.marks.doomed.insert(id.clone());
+    }
+
+    /// Whether the container was stopped to be started anew.
+    pub fn is_doomed(&self, id: &ContainerId) -> bool {
+        self.marks.doomed.contains(id)
     }
 
     /// Whether some container of these ever was made.
     pub fn any<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> bool {
         names.any(|name| self.newest(name).is_some())
+    }
+}
+
+impl Past {
+    /// Crashes are counted in memory; after a restart of this program the pause before the newest
+    /// run tells how many there were at most: it was as long as the wait for them. Without that a
+    /// container that crashed often long ago would wait long for its first new crash.
+    fn count_by_gap(&mut self, max: Duration) {
+        let [newest, before] = self.records.as_slice() else {
+            return;
+        };
+        let ended = before.exit.as_ref().map(|exit| exit.at);
+        let (Some(ended), Some(started)) = (ended, newest.started_at) else {
+            return;
+        };
+        if before.attempt + 1 != newest.attempt {
+            return;
+        }
+        // The API keeps whole seconds.
+        let gap = Duration::try_from(started.duration_since(ended)).unwrap_or_default()
+            + Duration::from_secs(1);
+        let counted = (0..before.attempt).find(|crashes| crash_loop(crashes + 1, max) > gap);
+        if let Some(counted) = counted {
+            self.reset_attempt = self.reset_attempt.max(before.attempt - counted);
+        }
     }
 }
 
@@ -228,3 +329,6 @@ fn from_api(
     record.started_at = running.started_at.as_ref().map(|time| time.0);
     Some(record)
 }
+
+#[cfg(test)]
+mod tests;

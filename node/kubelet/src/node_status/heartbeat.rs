@@ -13,37 +13,61 @@ use crate::kuberuntime::backoff;
 use crate::node_status::{RuntimeHealth, differs, generate, is_ready};
 use crate::shared::Shared;
 
-/// How often the runtime is asked whether it is ready (`nodeStatusUpdateFrequency`).
-const CHECK_PERIOD: Duration = Duration::from_secs(10);
 /// How often as long as the node is not ready: its pods wait for it.
 const CHECK_PERIOD_NOT_READY: Duration = Duration::from_millis(250);
-/// How often an unchanged object is published (`nodeStatusReportFrequency`).
-const REPORT_PERIOD: Duration = Duration::from_mins(5);
-/// How long a lease is valid, in seconds (`nodeLeaseDurationSeconds`).
-const LEASE_DURATION_S: u32 = 40;
-/// How often it is renewed: a quarter of that.
-const LEASE_PERIOD: Duration = Duration::from_secs(10);
+/// Part of its validity after which a lease is renewed.
+const LEASE_RENEWALS: u32 = 4;
+
+/// When the node says what. Defaults: `pkg/kubelet/apis/config/v1beta1/defaults.go`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// How often the runtime is asked whether it is ready (`nodeStatusUpdateFrequency`).
+    pub check_period: Duration,
+    /// How often an unchanged object is published (`nodeStatusReportFrequency`).
+    pub report_period: Duration,
+    /// How long a lease is valid, in seconds (`nodeLeaseDurationSeconds`).
+    pub lease_duration_s: u32,
+}
+
+impl Default for Heartbeat {
+    fn default() -> Self {
+        Self {
+            check_period: Duration::from_secs(10),
+            report_period: Duration::from_mins(5),
+            lease_duration_s: 40,
+        }
+    }
+}
+
+impl Heartbeat {
+    /// How often the lease is renewed.
+    fn lease_period(self) -> Duration {
+        Duration::from_secs(self.lease_duration_s.into()) / LEASE_RENEWALS
+    }
+}
 
 /// Renews the lease until `shutdown`.
 pub(crate) async fn renew_lease(shared: Arc<Shared>, shutdown: CancellationToken) {
     let mut failures = 0;
     let mut connected = shared.connected.subscribe();
+    let heartbeat = shared.limits.heartbeat;
+    let lease_period = heartbeat.lease_period();
     let renewals = async {
         loop {
             let wait = match shared
                 .doors
                 .control_plane
-                .renew_lease(LEASE_DURATION_S)
+                .renew_lease(heartbeat.lease_duration_s)
                 .await
             {
                 Ok(()) => {
                     failures = 0;
-                    LEASE_PERIOD
+                    lease_period
                 }
                 Err(error) => {
                     failures += 1;
                     tracing::debug!(%error, failures, "the lease was not renewed");
-                    backoff::retry(failures).min(LEASE_PERIOD)
+                    backoff::retry(failures).min(lease_period)
                 }
             };
             tokio::select! {
@@ -88,6 +112,8 @@ impl Reporter {
     async fn run(&mut self) {
         let mut facts = self.shared.node.clone();
         let mut connected = self.shared.connected.subscribe();
+        let mut pressure = self.shared.keeper.pressure_changes();
+        let mut shutting_down = self.shared.keeper.shutdown_changes();
         loop {
             let wait = self.pass().await;
             tokio::select! {
@@ -96,6 +122,8 @@ impl Reporter {
                 Ok(()) = connected.changed() => self.unheard = true,
                 // When the sender is gone the facts stay as they are.
                 Ok(()) = facts.changed() => {}
+                Ok(()) = pressure.changed() => {}
+                Ok(()) = shutting_down.changed() => {}
                 () = tokio::time::sleep(wait) => {}
             }
         }
@@ -106,7 +134,10 @@ impl Reporter {
     async fn pass(&mut self) -> Duration {
         let health = self.health().await;
         let clock = &self.shared.doors.clock;
-        let facts = self.shared.node.borrow().clone();
+        let heartbeat = self.shared.limits.heartbeat;
+        let mut facts = self.shared.node.borrow().clone();
+        facts.pressure = self.shared.keeper.pressure();
+        facts.shutting_down = self.shared.keeper.is_shutting_down();
         let previous = self.stored.as_ref().map(|(node, _)| node);
         let name = &self.shared.node_name;
         let node = generate(name, &facts, &health, previous, clock.timestamp());
@@ -114,14 +145,15 @@ impl Reporter {
         let now = clock.now();
         let due = self.unheard
             || self.stored.as_ref().is_none_or(|(stored, at)| {
-                differs(stored, &node) || now.saturating_duration_since(*at) >= REPORT_PERIOD
+                let age = now.saturating_duration_since(*at);
+                differs(stored, &node) || age >= heartbeat.report_period
             });
         if due {
             if let Err(error) = self.shared.doors.control_plane.publish_node(&node).await {
                 self.failures += 1;
                 tracing::debug!(%error, "the node's status was not stored");
                 // The runtime is looked at all the same.
-                return backoff::retry(self.failures).min(CHECK_PERIOD);
+                return backoff::retry(self.failures).min(heartbeat.check_period);
             }
             self.failures = 0;
             self.unheard = false;
@@ -138,7 +170,7 @@ impl Reporter {
             self.stored = Some((node, now));
         }
         if ready {
-            CHECK_PERIOD
+            heartbeat.check_period
         } else {
             CHECK_PERIOD_NOT_READY
         }

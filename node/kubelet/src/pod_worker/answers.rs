@@ -11,11 +11,12 @@ use swiftlet_model::runtime::{
     ContainerState, ContainerStatus, RuntimeError, SandboxState, SandboxStatus,
 };
 
-use crate::images::ImageError;
+use crate::images::{ImageError, Present, is_of_image};
 use crate::kuberuntime::backoff;
 use crate::kuberuntime::config::host_network;
 use crate::kuberuntime::execute::{Answer, CreateError, MadeContainer, StartPermit};
 use crate::kuberuntime::hash::spec_hash;
+use crate::kuberuntime::sandbox::SandboxError;
 use crate::pod_worker::Worker;
 use crate::pod_worker::lanes::Lane;
 use crate::status::containers::Waiting;
@@ -25,7 +26,8 @@ impl Worker {
     pub(super) fn answer(&mut self, lane: Lane, answer: Answer) {
         let now = self.now();
         match answer {
-            Answer::Cancelled => {}
+            Answer::Cancelled => self.hook_cancelled(&lane),
+            Answer::Hook(result) => self.hook_answer(&lane, result),
             Answer::Queried(Ok(found)) => {
                 self.lanes.worked(&lane);
                 self.view
@@ -39,12 +41,19 @@ impl Worker {
             Answer::Cgroup(Err(error)) | Answer::CgroupGone(Err(error)) => {
                 self.failed(lane, &error, now);
             }
-            Answer::Volumes(Ok(volumes)) => self.view.volumes = Some(volumes),
+            Answer::Volumes(Ok(volumes)) => {
+                self.view.volumes = Some(volumes);
+                self.refresh_later(now);
+            }
             Answer::Volumes(Err(error)) => {
                 self.tell(None, EventKind::Warning, FAILED_MOUNT, error.to_string());
                 self.failed(lane, &error, now);
             }
-            Answer::Refreshed(Ok(())) => self.lanes.worked(&lane),
+            Answer::Refreshed(Ok(())) => {
+                self.lanes.worked(&lane);
+                self.refresh_later(now);
+            }
+            Answer::Hosts(ips, result) => self.hosts_answer(ips, result, now),
             Answer::Refreshed(Err(error)) => {
                 self.view.refresh = true;
                 self.failed(lane, &error, now);
@@ -55,6 +64,12 @@ impl Worker {
             Answer::Created(made, result) => self.created_answer(lane, &made, result, now),
             Answer::Done(result) => self.done_answer(lane, result, now),
             Answer::Record(result) => self.record_answer(&lane, result, now),
+            Answer::Limited(result) => self.limits_answer(&lane, result, now),
+            Answer::Probed(answer) => {
+                if let Lane::Probe(key) = &lane {
+                    self.probe_answer(key, answer);
+                }
+            }
             Answer::TornDown(logs, Ok(())) => {
                 self.cleaned.volumes = true;
                 self.cleaned.logs |= logs;
@@ -84,12 +99,12 @@ impl Worker {
         self.lanes.failed(lane, now, backoff::retry);
     }
 
-    fn image_answer(&mut self, lane: Lane, result: Result<String, ImageError>, now: Instant) {
-        let Lane::Image(name) = &lane else { return };
+    fn image_answer(&mut self, lane: Lane, result: Result<Present, ImageError>, now: Instant) {
+        let Lane::Image(name, _) = &lane else { return };
         match result {
-            Ok(id) => {
+            Ok(image) => {
                 self.view.waiting.remove(name.as_str());
-                self.view.images.insert(name.clone(), id);
+                self.view.images.insert(name.clone(), image);
                 self.lanes.worked(&lane);
             }
             Err(error) => {
@@ -105,7 +120,7 @@ impl Worker {
     }
 
     /// Shows why a container does not start; an Event goes out once per text.
-    fn wait_because(&mut self, name: ContainerName, reason: &str, message: String) {
+    pub(super) fn wait_because(&mut self, name: ContainerName, reason: &str, message: String) {
         let waiting = Waiting {
             reason: reason.to_owned(),
             message,
@@ -114,9 +129,11 @@ impl Worker {
         if before != Some(&waiting) {
             let text = format!(
                 "Error: {}",
-                match reason {
-                    "ErrImagePull" | "ErrImageNeverPull" => reason,
-                    _ => waiting.message.as_str(),
+                // Of an image the reason is said; an Event of its own has said the rest.
+                if is_of_image(reason) {
+                    reason
+                } else {
+                    &waiting.message
                 }
             );
             self.tell(Some(name.as_str()), EventKind::Warning, FAILED, text);
@@ -128,7 +145,7 @@ impl Worker {
         &mut self,
         lane: Lane,
         attempt: u32,
-        result: Result<SandboxId, RuntimeError>,
+        result: Result<SandboxId, SandboxError>,
         now: Instant,
     ) {
         let at = self.shared.doors.clock.timestamp();
@@ -153,8 +170,7 @@ impl Worker {
                 self.tell(None, EventKind::Warning, FAILED_CREATE_POD_SANDBOX, text);
                 // It may exist, or its name may be taken: look first, and take the next number if
                 // it is not there.
-                let taken = matches!(error, RuntimeError::AlreadyExists { .. });
-                if taken || error.is_retryable() {
+                if error.may_exist() {
                     let next = &mut self.view.history.next_sandbox;
                     *next = (*next).max(attempt + 1);
                 }
@@ -233,6 +249,8 @@ impl Worker {
                 self.wait_because(name.clone(), reason, error.to_string());
                 if let CreateError::Runtime(error) = &error {
                     self.view.stale = true;
+                    // Perhaps for want of its image, which may have been removed meanwhile.
+                    self.view.images.remove(&name);
                     if matches!(error, RuntimeError::AlreadyExists { .. }) {
                         self.view.history.skip_attempt(name.as_str(), made.attempt);
                     }

@@ -11,6 +11,7 @@ use futures::{FutureExt, StreamExt};
 use swiftlet_model::ids::{ContainerId, ContainerName, SandboxId};
 
 use crate::kuberuntime::execute::Answer;
+use crate::prober::schedule::ProbeKey;
 
 /// A call that a worker makes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,10 +22,12 @@ pub(crate) enum Lane {
     Cgroup,
     /// Make the volumes.
     Volumes,
-    /// Bring ConfigMap and Secret volumes up to date.
+    /// Bring volumes up to date that show what may change.
     Refresh,
-    /// Get the container's image.
-    Image(ContainerName),
+    /// Write the pod's table of hosts.
+    Hosts,
+    /// Get the container's image, which is the second.
+    Image(ContainerName, String),
     /// Make the sandbox.
     Sandbox,
     /// Ask for the sandbox's addresses.
@@ -33,10 +36,16 @@ pub(crate) enum Lane {
     Create(ContainerName),
     /// Start a container.
     Start(ContainerName),
+    /// Run a container's postStart hook.
+    PostStart(ContainerId),
+    /// Run a container's preStop hook.
+    PreStop(ContainerId),
     /// Stop a container; the number grows when the grace period is shortened.
     Stop(ContainerId, u32),
     /// Remove a container.
     Remove(ContainerId),
+    /// Probe a container.
+    Probe(ProbeKey),
     /// Ask for a container's record.
     Record(ContainerId),
     /// Stop a sandbox.
@@ -47,6 +56,10 @@ pub(crate) enum Lane {
     TearDown,
     /// Remove the cgroup.
     RemoveCgroup,
+    /// Write the pod's own limits.
+    PodLimits,
+    /// Change the limits of a container that runs.
+    Limits(ContainerId),
     /// Publish the status.
     Publish,
     /// Say that nothing is left.
@@ -74,7 +87,8 @@ impl Lane {
             Self::Cgroup
                 | Self::Volumes
                 | Self::Refresh
-                | Self::Image(_)
+                | Self::Hosts
+                | Self::Image(..)
                 | Self::Sandbox
                 | Self::Create(_)
                 | Self::Start(_)

@@ -24,6 +24,8 @@ pub(crate) enum Cause {
     Rejected,
     /// All its containers have ended and none starts again.
     Completed,
+    /// The node ends it: evicted, or its time is over.
+    Failed,
     /// Its object is being deleted.
     Deleted,
     /// Its object is gone.
@@ -149,7 +151,7 @@ mod tests {
             steps in prop::collection::vec(step(), 0..20)
         ) {
             let start = Instant::now();
-            let causes = [Cause::Rejected, Cause::Completed, Cause::Deleted, Cause::Vanished];
+            let causes = [Cause::Rejected, Cause::Failed, Cause::Deleted, Cause::Vanished];
             let mut phase = Phase::Sync;
             for (kind, cause, seconds) in steps {
                 let deadline = start + Duration::from_secs(seconds);

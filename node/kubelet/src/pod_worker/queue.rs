@@ -8,6 +8,7 @@ use swiftlet_model::lifecycle::PodLifecycleEvent;
 use tokio::sync::{mpsc, watch};
 
 use crate::admission::Rejection;
+pub(crate) use crate::status::failure::PodFailure;
 
 /// Hints that wait for one worker.
 const HINTS_MAX: usize = 64;
@@ -25,17 +26,21 @@ pub(crate) struct Order {
     pub(crate) hurry: u64,
     /// Grows when someone else wrote the pod's status.
     pub(crate) reconcile: u64,
+    /// Grows when the API has a new object for the pod, which lacks what was stored before.
+    pub(crate) anew: u64,
     /// Grows when ConfigMaps or Secrets changed that the pod names.
     pub(crate) referenced: u64,
 }
 
 /// What is wanted of a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Wish {
     /// It shall run.
     Run,
     /// The node did not take it.
     Reject(Rejection),
+    /// The node ends it, and it has failed.
+    Fail(PodFailure),
     /// It shall end.
     Delete,
     /// Its object is gone.
@@ -71,6 +76,7 @@ pub(crate) fn mailbox(pod: Arc<Pod>, wish: Wish) -> (Mailbox, Inbox) {
         requery: 0,
         hurry: 0,
         reconcile: 0,
+        anew: 0,
         referenced: 0,
     };
     let (orders, orders_out) = watch::channel(order);

@@ -1,15 +1,19 @@
 //! What the API shows of the pod: made after each pass, sent if it differs.
 
 use k8s_openapi::api::core::v1::PodStatus;
+use swiftlet_model::ids::ContainerId;
 
 use crate::kuberuntime::actions::ready_sandbox;
 use crate::kuberuntime::config::host_network;
 use crate::kuberuntime::execute;
+use crate::kuberuntime::last_words::LastWords;
 use crate::pod_worker::Worker;
 use crate::pod_worker::lanes::Lane;
 use crate::pod_worker::phase::{Cause, Phase};
 use crate::pod_worker::queue::Wish;
+use crate::resize::Shown;
 use crate::status::generate::{StatusFacts, generate};
+use crate::status::lists::container_of;
 
 impl Worker {
     pub(super) fn show(&mut self) {
@@ -24,6 +28,14 @@ impl Worker {
             let call = execute::publish(&self.shared, self.key.clone(), status, urgent);
             self.lanes.launch(Lane::Publish, call);
         }
+    }
+
+    /// Where an ended container's last words are.
+    pub(super) fn last_words(&self, id: &ContainerId) -> Option<LastWords> {
+        let record = self.view.pod.containers.iter().find(|one| one.id == *id)?;
+        let container = container_of(self.pod(), record.name.as_str())?;
+        let root = &self.shared.log_root;
+        Some(LastWords::of(self.pod(), &container, record.attempt, root))
     }
 
     /// There is nothing to say of a pod whose object is gone, or may be.
@@ -65,19 +77,31 @@ impl Worker {
             }
         }
         let host_ips = self.shared.node.borrow().internal_ips.clone();
-        Some(generate(&StatusFacts {
-            pod: self.pod(),
+        let mut status = generate(&StatusFacts {
+            pod: &self.promised_pod(),
             observed: &self.view.pod,
             history: &self.view.history,
             waiting: &self.view.waiting,
             backing_off: &self.view.backing_off,
+            probes: &self.view.probes,
             previous: self.publisher.newest(),
             rejection,
+            failure: self.failure.as_ref(),
             host_ips: &host_ips,
             runtime_name: knows_runtime.unwrap_or_default(),
             ended: self.has_ended(),
             now: self.shared.doors.clock.timestamp(),
-        }))
+        });
+        if rejection.is_none() {
+            let shown = Shown {
+                resize: &self.resizing.resize,
+                previous: self.publisher.newest(),
+                generation: self.pod().metadata.generation,
+                now: self.shared.doors.clock.timestamp(),
+            };
+            shown.put_in(&mut status);
+        }
+        Some(status)
     }
 
     /// A pod is over when it ends and nothing of it runs or is being made.

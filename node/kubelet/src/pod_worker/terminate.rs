@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
-use swiftlet_model::events::{EventKind, KILLING};
 use swiftlet_model::ids::SandboxId;
+use swiftlet_model::runtime::ContainerStatus;
 
+use crate::kuberuntime::actions::ContainerStop;
 use crate::kuberuntime::execute;
+use crate::pod_worker::Worker;
 use crate::pod_worker::lanes::Lane;
 use crate::pod_worker::phase::{Cause, Ending, Step};
-use crate::pod_worker::{GRACE_MIN, Worker};
 
 impl Worker {
     /// Stops containers, then sandboxes. Nothing is started here; what is being made is waited for,
@@ -42,29 +43,14 @@ impl Worker {
     }
 
     fn stop_containers(&mut self, ending: Ending, now: Instant) {
-        let living: Vec<_> = self
-            .view
-            .living()
-            .map(|one| (one.id.clone(), one.name.clone()))
-            .collect();
-        for (id, name) in living {
-            let lane = Lane::Stop(id.clone(), self.stops);
-            if !self.lanes.is_free(&lane, now) {
-                continue;
-            }
-            let told = self
-                .lanes
-                .any_busy(|lane| matches!(lane, Lane::Stop(one, _) if *one == id));
-            if !told && ending.cause != Cause::Vanished {
-                let message = format!("Stopping container {name}");
-                self.tell(Some(name.as_str()), EventKind::Normal, KILLING, message);
-            }
-            let grace = ending
-                .deadline
-                .saturating_duration_since(now)
-                .max(GRACE_MIN);
-            self.lanes
-                .launch(lane, execute::stop(&self.shared, id, grace));
+        let living = self.view.living();
+        let stop = |one: &ContainerStatus| {
+            let message = format!("Stopping container {}", one.name);
+            ContainerStop::of(one, message)
+        };
+        let living: Vec<_> = living.map(stop).collect();
+        for stop in living {
+            self.bring_down(&stop, ending.deadline, now);
         }
     }
 

@@ -9,22 +9,20 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use swiftlet_model::ids::{ContainerId, ContainerName, PodKey, SandboxId};
-use swiftlet_model::lifecycle::KernelExit;
 use swiftlet_model::runtime::{
-    ContainerExit, ContainerState, ContainerStatus, RuntimePod, SandboxState, SandboxStatus,
+    ContainerState, ContainerStatus, RuntimePod, SandboxState, SandboxStatus,
 };
 
+use crate::images::Present;
 use crate::kuberuntime::actions::BackingOff;
-use crate::kuberuntime::history::{History, lost};
+use crate::kuberuntime::history::History;
+use crate::pod_worker::stop::Stopping;
+use crate::pod_worker::view::records::RecordWanted;
+use crate::prober::results::ProbeResults;
+use crate::prober::schedule::Schedule;
 use crate::status::containers::Waiting;
 
-/// The kernel's event comes before the runtime has reaped: half a millisecond, so ask after that.
-const RECORD_DELAY: Duration = Duration::from_millis(2);
-/// Longest wait before the runtime is asked again for a record.
-const RECORD_DELAY_MAX: Duration = Duration::from_secs(1);
-/// Times the runtime is asked for the record of an end that the kernel has reported; all in all 3
-/// s.
-const RECORD_TRIES_MAX: u32 = 12;
+mod records;
 
 /// What a worker knows.
 pub(crate) struct View {
@@ -42,38 +40,50 @@ pub(crate) struct View {
     pub(crate) cgroup: Option<String>,
     /// Where the volumes lie.
     pub(crate) volumes: Option<BTreeMap<String, PathBuf>>,
-    /// ConfigMap and Secret volumes may be out of date.
+    /// Volumes that show what may change may be out of date.
     pub(crate) refresh: bool,
+    /// When they are out of date by themselves.
+    pub(crate) refresh_at: Option<Instant>,
+    /// The addresses for which the table of hosts was written.
+    pub(crate) hosts: Option<Vec<String>>,
     /// Images that are there for the next start of a container.
-    pub(crate) images: HashMap<ContainerName, String>,
+    pub(crate) images: HashMap<ContainerName, Present>,
     /// Why containers do not start.
     pub(crate) waiting: BTreeMap<String, Waiting>,
     /// Containers in their crash loop, as the last pass saw them.
     pub(crate) backing_off: Vec<BackingOff>,
+    /// Containers that are being stopped.
+    pub(crate) stopping: HashMap<ContainerId, Stopping>,
+    /// What the probes have found.
+    pub(crate) probes: ProbeResults,
+    /// When they are made.
+    pub(crate) schedule: Schedule,
+    /// Ends that came with a look at everything.
+    unread: HashSet<ContainerId>,
     /// Ends whose record the runtime must still tell.
     records: HashMap<ContainerId, RecordWanted>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct RecordWanted {
-    tries: u32,
-    not_before: Instant,
-}
-
 impl View {
-    pub(crate) fn new(pod: PodKey) -> Self {
+    pub(crate) fn new(pod: PodKey, now: Timestamp, crash_loop_max: Duration) -> Self {
         Self {
             pod: RuntimePod::empty(pod),
-            history: History::default(),
+            history: History::new(crash_loop_max),
             known: false,
             stale: false,
             stopped: HashSet::new(),
             cgroup: None,
             volumes: None,
             refresh: false,
+            refresh_at: None,
+            hosts: None,
             images: HashMap::new(),
             waiting: BTreeMap::new(),
             backing_off: Vec::new(),
+            stopping: HashMap::new(),
+            probes: ProbeResults::default(),
+            schedule: Schedule::new(now),
+            unread: HashSet::new(),
             records: HashMap::new(),
         }
     }
@@ -95,6 +105,7 @@ impl View {
                 keep_newer_sandbox(before, sandbox);
             }
         }
+        self.find_unread(&found);
         found.pod = self.pod.pod.clone();
         self.pod = found;
         self.absorb();
@@ -102,9 +113,26 @@ impl View {
         self.known = true;
     }
 
+    /// Ends that nobody has seen: what the containers left behind must still be read.
+    fn find_unread(&mut self, found: &RuntimePod) {
+        let ended = found.containers.iter();
+        for one in ended.filter(|one| one.state == ContainerState::Exited) {
+            let name = one.name.as_str();
+            let past = [self.history.newest(name), self.history.previous(name)];
+            let mut known = past.into_iter().flatten().chain(&self.pod.containers);
+            if !known.any(|known| known.id == one.id && known.state == ContainerState::Exited) {
+                self.unread.insert(one.id.clone());
+            }
+        }
+    }
+
     /// Keeps the history up to date.
     pub(crate) fn absorb(&mut self) {
         self.history.absorb(&self.pod);
+        if !self.stopping.is_empty() {
+            let living: HashSet<_> = self.living().map(|one| one.id.clone()).collect();
+            self.stopping.retain(|id, _| living.contains(id));
+        }
     }
 
     pub(crate) fn container(&mut self, id: &ContainerId) -> Option<&mut ContainerStatus> {
@@ -144,153 +172,10 @@ impl View {
         true
     }
 
-    /// The kernel saw a container end. False if that was known.
-    pub(crate) fn died(
-        &mut self,
-        id: &ContainerId,
-        exit: Option<KernelExit>,
-        at: Timestamp,
-        now: Instant,
-    ) -> bool {
-        let Some(container) = self.container(id) else {
-            return false;
-        };
-        if container.state == ContainerState::Exited {
-            return false;
-        }
-        let Some(exit) = exit else {
-            self.want_record(id, now);
-            return false;
-        };
-        container.state = ContainerState::Exited;
-        container.exit = Some(ContainerExit {
-            code: exit.code,
-            oom_killed: exit.oom_killed,
-            at,
-            reason: exit_reason(exit.code, exit.oom_killed).to_owned(),
-            message: String::new(),
-        });
-        self.want_record(id, now + RECORD_DELAY);
-        true
-    }
-
-    /// The runtime was told to stop a container and says that it has.
-    pub(crate) fn stopped_container(&mut self, id: &ContainerId, now: Instant) {
-        if let Some(container) = self.container(id)
-            && container.state != ContainerState::Exited
-        {
-            container.state = ContainerState::Exited;
-            self.want_record(id, now);
-        }
-    }
-
-    fn want_record(&mut self, id: &ContainerId, not_before: Instant) {
-        let wanted = RecordWanted {
-            tries: 0,
-            not_before,
-        };
-        self.records.entry(id.clone()).or_insert(wanted);
-    }
-
-    /// Records to ask for now. Ended containers without an exit code are among them.
-    pub(crate) fn records_due(&mut self, now: Instant) -> Vec<ContainerId> {
-        let bare = self.pod.containers.iter();
-        let bare = bare.filter(|one| one.state == ContainerState::Exited && one.exit.is_none());
-        let bare: Vec<_> = bare.map(|one| one.id.clone()).collect();
-        for id in bare {
-            self.want_record(&id, now);
-        }
-        let due = self
-            .records
-            .iter()
-            .filter(|(_, wanted)| wanted.not_before <= now);
-        due.map(|(id, _)| id.clone()).collect()
-    }
-
-    /// When the next record is to be asked for.
-    pub(crate) fn record_at(&self) -> Option<Instant> {
-        self.records.values().map(|wanted| wanted.not_before).min()
-    }
-
-    /// Whether all ends are told in full.
-    pub(crate) fn has_all_records(&self) -> bool {
-        self.records.is_empty()
-    }
-
-    /// The runtime's record of a container. The kernel's exit code stays: it is the first truth.
-    pub(crate) fn recorded(&mut self, record: ContainerStatus, now: Instant) {
-        let id = record.id.clone();
-        let Some(known) = self.container(&id) else {
-            self.records.remove(&id);
-            return;
-        };
-        if record.state != ContainerState::Exited {
-            // Either it has not been reaped yet, or the hint was wrong.
-            let ended = known.exit.is_some();
-            self.ask_again(&id, ended, now);
-            return;
-        }
-        let kernel = known.exit.take();
-        let mut exit = record.exit;
-        if let (Some(exit), Some(kernel)) = (&mut exit, &kernel) {
-            exit.code = kernel.code;
-            exit.oom_killed |= kernel.oom_killed;
-            if kernel.oom_killed {
-                exit.reason.clone_from(&kernel.reason);
-            }
-        }
-        known.state = ContainerState::Exited;
-        known.exit = exit.or(kernel);
-        known.started_at = record.started_at.or(known.started_at);
-        if known.exit.is_some() {
-            self.records.remove(&id);
-        } else {
-            self.ask_again(&id, false, now);
-        }
-    }
-
-    fn ask_again(&mut self, id: &ContainerId, ended: bool, now: Instant) {
-        let Some(wanted) = self.records.get_mut(id) else {
-            return;
-        };
-        wanted.tries += 1;
-        let wait = RECORD_DELAY * (1 << wanted.tries.min(RECORD_TRIES_MAX));
-        wanted.not_before = now + wait.min(RECORD_DELAY_MAX);
-        if wanted.tries < RECORD_TRIES_MAX {
-            return;
-        }
-        self.records.remove(id);
-        if !ended && let Some(container) = self.container(id) {
-            // The runtime insists that it runs: the hint was wrong. Ask for everything.
-            container.state = ContainerState::Unknown;
-            self.stale = true;
-        }
-    }
-
-    /// The runtime could not be asked for a record.
-    pub(crate) fn record_failed(
-        &mut self,
-        id: &ContainerId,
-        gone: bool,
-        now: (Instant, Timestamp),
-    ) {
-        if !gone {
-            if let Some(wanted) = self.records.get_mut(id) {
-                wanted.not_before = now.0 + RECORD_DELAY_MAX;
-            }
-            return;
-        }
-        self.records.remove(id);
-        if let Some(container) = self.container(id)
-            && container.exit.is_none()
-        {
-            *container = lost(container.clone(), now.1);
-        }
-    }
-
     pub(crate) fn remove_container(&mut self, id: &ContainerId) {
         self.pod.containers.retain(|one| one.id != *id);
         self.records.remove(id);
+        self.unread.remove(id);
     }
 
     /// A sandbox is gone, and its containers with it.
@@ -316,15 +201,6 @@ impl View {
         for container in inside {
             self.stopped_container(&container, now);
         }
-    }
-}
-
-/// `state.terminated.reason`.
-fn exit_reason(code: i32, oom_killed: bool) -> &'static str {
-    match (oom_killed, code) {
-        (true, _) => "OOMKilled",
-        (false, 0) => "Completed",
-        (false, _) => "Error",
     }
 }
 

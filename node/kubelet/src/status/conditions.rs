@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 
+use crate::kuberuntime::actions::policy::is_sidecar;
 use crate::status::containers::api_time;
+use crate::status::failure::PodFailure;
 use crate::status::phase::PodPhase;
 
 /// Conditions that the kubelet owns; others are kept as they are.
@@ -24,6 +26,8 @@ pub struct ConditionFacts<'a> {
     pub previous: &'a PodStatus,
     /// The new phase.
     pub phase: PodPhase,
+    /// The node ends the pod, for this reason.
+    pub failure: Option<&'a PodFailure>,
     /// Statuses of the init containers.
     pub init: &'a [ContainerStatus],
     /// Statuses of the main containers.
@@ -77,10 +81,24 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> Vec<PodCondition> {
         .zip(own)
         .map(|(name, verdict)| timed(name, verdict, facts));
     let others = written(facts);
+    let told = disruption(facts);
     let others = others
         .filter(|one| !OWNED.contains(&one.type_.as_str()))
+        .filter(|one| told.as_ref().is_none_or(|told| told.type_ != one.type_))
         .cloned();
-    own.chain(others).collect()
+    own.chain(others).chain(told.clone()).collect()
+}
+
+/// What the node says about the end that it makes.
+fn disruption(facts: &ConditionFacts<'_>) -> Option<PodCondition> {
+    let mut told = facts.failure?.condition.clone()?;
+    let mut all = facts.previous.conditions.iter().flatten();
+    let before = all.find(|one| one.type_ == told.type_ && one.status == told.status);
+    let since = before.and_then(|before| before.last_transition_time.clone());
+    let since = since.or(told.last_transition_time);
+    told.last_transition_time = Some(since.unwrap_or_else(|| api_time(facts.now)));
+    told.observed_generation = facts.pod.metadata.generation;
+    Some(told)
 }
 
 /// The conditions of the API's object: other controllers write there.
@@ -100,7 +118,10 @@ fn timed(name: &str, verdict: Verdict, facts: &ConditionFacts<'_>) -> PodConditi
     let since = same.and_then(|before| before.last_transition_time.clone());
     if let (Some(before), "PodScheduled") = (same, name) {
         // The scheduler's words are kept.
-        return before.clone();
+        return PodCondition {
+            observed_generation: facts.pod.metadata.generation,
+            ..before.clone()
+        };
     }
     PodCondition {
         type_: name.to_owned(),
@@ -121,10 +142,21 @@ fn initialized(facts: &ConditionFacts<'_>) -> Verdict {
             message: None,
         };
     }
-    let waiting: Vec<&str> = facts
-        .init
-        .iter()
-        .filter(|one| !one.ready)
+    let wanted = facts.pod.spec.iter().flat_map(|spec| &spec.init_containers);
+    let waiting: Vec<&str> = wanted
+        .flatten()
+        .filter(|wanted| {
+            let mut all = facts.init.iter();
+            let status = all.find(|one| one.name == wanted.name);
+            // A sidecar need not be ready; it must have started.
+            !status.is_some_and(|one| {
+                if is_sidecar(wanted) {
+                    one.started == Some(true)
+                } else {
+                    one.ready
+                }
+            })
+        })
         .map(|one| one.name.as_str())
         .collect();
     let main_ran = facts.mains.iter().any(|one| one.container_id.is_some());
@@ -142,8 +174,12 @@ fn containers_ready(facts: &ConditionFacts<'_>) -> Verdict {
         PodPhase::Pending | PodPhase::Running => {}
     }
     let spec = facts.pod.spec.as_ref();
-    let wanted = spec.into_iter().flat_map(|spec| &spec.containers);
-    let is_ready = |name: &str| facts.mains.iter().any(|one| one.name == name && one.ready);
+    let wanted = spec.into_iter().flat_map(|spec| {
+        let init = spec.init_containers.iter().flatten();
+        init.filter(|one| is_sidecar(one)).chain(&spec.containers)
+    });
+    let all = || facts.init.iter().chain(facts.mains);
+    let is_ready = |name: &str| all().any(|one| one.name == name && one.ready);
     let unready: Vec<&str> = wanted
         .map(|one| one.name.as_str())
         .filter(|name| !is_ready(name))

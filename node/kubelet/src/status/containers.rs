@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus as ApiStatus,
+    ContainerStateWaiting, ContainerStatus as ApiStatus, VolumeMountStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use swiftlet_model::runtime::{ContainerExit, ContainerState, ContainerStatus};
 
 use crate::kuberuntime::actions::BackingOff;
+use crate::kuberuntime::actions::policy::is_sidecar;
 use crate::kuberuntime::backoff;
 use crate::kuberuntime::history::{History, UNKNOWN_EXIT_CODE, UNKNOWN_EXIT_REASON, lost};
+use crate::prober::results::ProbeResults;
 
 /// Why a container has not been started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +23,17 @@ pub struct Waiting {
     pub reason: String,
     /// `state.waiting.message`.
     pub message: String,
+}
+
+/// Which of a pod's lists a container is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// `spec.initContainers`, sidecars among them.
+    Init,
+    /// `spec.containers`.
+    Main,
+    /// `spec.ephemeralContainers`.
+    Ephemeral,
 }
 
 /// What the statuses are made from.
@@ -34,9 +47,11 @@ pub struct ContainerFacts<'a> {
     pub waiting: &'a BTreeMap<String, Waiting>,
     /// Containers in their crash loop.
     pub backing_off: &'a [BackingOff],
+    /// What the probes have found.
+    pub probes: &'a ProbeResults,
     /// Name of the runtime, the prefix of ids.
     pub runtime_name: &'a str,
-    /// The pod has init containers that are not done.
+    /// The pod has init containers.
     pub initialising: bool,
     /// Nothing will be started again: what never ended is lost.
     pub ended: bool,
@@ -44,17 +59,17 @@ pub struct ContainerFacts<'a> {
     pub now: Timestamp,
 }
 
-/// The statuses of these containers, sorted by name; init containers stay in their order.
+/// The statuses of these containers, the main ones sorted by name, the others in their order.
 pub fn statuses(
     containers: &[Container],
-    init: bool,
+    role: Role,
     facts: &ContainerFacts<'_>,
 ) -> Vec<ApiStatus> {
     let mut all: Vec<ApiStatus> = containers
         .iter()
-        .map(|container| status(container, init, facts))
+        .map(|container| status(container, role, facts))
         .collect();
-    if !init {
+    if role == Role::Main {
         all.sort_by(|left, right| left.name.cmp(&right.name));
     }
     all
@@ -65,7 +80,7 @@ pub fn api_time(at: Timestamp) -> Time {
     Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
 }
 
-fn status(container: &Container, init: bool, facts: &ContainerFacts<'_>) -> ApiStatus {
+fn status(container: &Container, role: Role, facts: &ContainerFacts<'_>) -> ApiStatus {
     let name = container.name.as_str();
     let newest = facts.history.newest(name);
     let lost_now = newest.filter(|one| facts.ended && one.state != ContainerState::Exited);
@@ -74,12 +89,12 @@ fn status(container: &Container, init: bool, facts: &ContainerFacts<'_>) -> ApiS
     let mut status = ApiStatus {
         name: name.to_owned(),
         image: container.image.clone().unwrap_or_default(),
-        started: Some(false),
+        started: (role != Role::Ephemeral).then_some(false),
         ..ApiStatus::default()
     };
     let previous = facts.history.previous(name);
     let Some(record) = newest else {
-        status.state = Some(never_made(name, init, facts));
+        status.state = Some(never_made(name, facts));
         return status;
     };
     status.restart_count = i32::try_from(record.attempt).unwrap_or(i32::MAX);
@@ -87,10 +102,15 @@ fn status(container: &Container, init: bool, facts: &ContainerFacts<'_>) -> ApiS
     status.image_id.clone_from(&record.image_id);
     status.container_id = Some(full_id(record, facts)).filter(|id| !id.is_empty());
     status.last_state = previous.and_then(|one| terminated(one, facts));
+    resources(container, &mut status);
     match record.state {
+        // Until its postStart hook is over a container is still being made.
+        ContainerState::Running if facts.history.is_starting(&record.id) => {
+            let creating = || state_waiting("ContainerCreating", None);
+            status.state = Some(waiting(name, facts).unwrap_or_else(creating));
+        }
         ContainerState::Running => {
-            status.ready = !init;
-            status.started = Some(true);
+            probed(container, role, record, facts, &mut status);
             let started_at = record.started_at.map(api_time);
             status.state = Some(ApiState {
                 running: Some(ContainerStateRunning { started_at }),
@@ -99,7 +119,7 @@ fn status(container: &Container, init: bool, facts: &ContainerFacts<'_>) -> ApiS
         }
         ContainerState::Exited => {
             let well = record.exit.as_ref().is_some_and(|exit| exit.code == 0);
-            status.ready = init && well;
+            status.ready = well && role == Role::Init && !is_sidecar(container);
             let ended = terminated(record, facts);
             match waiting(name, facts) {
                 Some(waiting) if !facts.ended => {
@@ -120,15 +140,51 @@ fn status(container: &Container, init: bool, facts: &ContainerFacts<'_>) -> ApiS
     status
 }
 
+/// How a running container is. An init container that ends is never ready while it runs.
+fn probed(
+    container: &Container,
+    role: Role,
+    record: &ContainerStatus,
+    facts: &ContainerFacts<'_>,
+    status: &mut ApiStatus,
+) {
+    let stays = role == Role::Main || (role == Role::Init && is_sidecar(container));
+    if role != Role::Ephemeral {
+        status.started = Some(facts.probes.started(container, &record.id));
+    }
+    status.ready = stays && facts.probes.ready(container, &record.id);
+}
+
+/// What the container was given.
+fn resources(container: &Container, status: &mut ApiStatus) {
+    let given = container.resources.clone().unwrap_or_default();
+    status.allocated_resources.clone_from(&given.requests);
+    status.resources = Some(given);
+    let mounts = container.volume_mounts.iter().flatten();
+    let mounts = mounts.map(|mount| {
+        let read_only = mount.read_only == Some(true);
+        // A container that demands more is not made.
+        let recursive = read_only.then(|| "Disabled".to_owned());
+        VolumeMountStatus {
+            name: mount.name.clone(),
+            mount_path: mount.mount_path.clone(),
+            read_only: mount.read_only,
+            recursive_read_only: recursive,
+        }
+    });
+    let mounts: Vec<_> = mounts.collect();
+    status.volume_mounts = Some(mounts).filter(|mounts| !mounts.is_empty());
+}
+
 /// A container that never existed.
-fn never_made(name: &str, init: bool, facts: &ContainerFacts<'_>) -> ApiState {
+fn never_made(name: &str, facts: &ContainerFacts<'_>) -> ApiState {
     if let Some(waiting) = waiting(name, facts).filter(|_| !facts.ended) {
         return waiting;
     }
-    let reason = match facts.initialising && !init {
-        true => "PodInitializing",
-        false if facts.initialising => "PodInitializing",
-        false => "ContainerCreating",
+    let reason = if facts.initialising {
+        "PodInitializing"
+    } else {
+        "ContainerCreating"
     };
     state_waiting(reason, None)
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec};
 
-use crate::kuberuntime::actions::RestartPolicy;
+use crate::kuberuntime::actions::policy::{RestartPolicy, is_sidecar};
 
 /// The pod's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +47,18 @@ pub fn phase(
     ended: bool,
 ) -> PodPhase {
     let wanted = spec.init_containers.as_deref().unwrap_or_default();
-    let init = wanted
+    let (sidecars, steps): (Vec<_>, Vec<_>) = wanted.iter().partition(|one| is_sidecar(one));
+    let steps = steps
         .iter()
         .map(|container| init_step(container, init))
         .collect::<Vec<_>>();
-    if init.contains(&InitStep::Failed) && policy == RestartPolicy::Never {
+    if steps.contains(&InitStep::Failed) && policy == RestartPolicy::Never {
         return PodPhase::Failed;
     }
-    let count = Count::of(&spec.containers, mains);
-    if init.contains(&InitStep::Pending) || count.waiting > 0 {
+    let mut count = Count::of(&spec.containers, mains);
+    let main_ran = mains.iter().any(|one| one.container_id.is_some());
+    let late = count.sidecars(&sidecars, init);
+    if steps.contains(&InitStep::Pending) || (late && !main_ran) || count.waiting > 0 {
         return PodPhase::Pending;
     }
     if count.unknown > 0 || count.running + count.stopped == 0 {
@@ -133,6 +136,31 @@ impl Count {
             }
         }
         count
+    }
+
+    /// Adds the sidecars: those that have ended do not count. True if one has not started yet.
+    fn sidecars(&mut self, wanted: &[&Container], statuses: &[ContainerStatus]) -> bool {
+        let mut late = false;
+        for container in wanted {
+            let status = statuses.iter().find(|status| status.name == container.name);
+            let state = status.and_then(|status| status.state.clone());
+            let state = state.unwrap_or_default();
+            let ran = status.is_some_and(|status| {
+                let last = status.last_state.as_ref();
+                last.is_some_and(|last| last.terminated.is_some())
+            });
+            if state.running.is_some() {
+                self.running += 1;
+                late |= status.is_none_or(|status| status.started != Some(true));
+            } else if state.terminated.is_some() || (state.waiting.is_some() && ran) {
+                // It comes back, or the pod is over.
+            } else {
+                late = true;
+                self.waiting += usize::from(state.waiting.is_some());
+                self.unknown += usize::from(state.waiting.is_none());
+            }
+        }
+        late
     }
 }
 

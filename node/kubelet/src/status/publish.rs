@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::PodStatus;
 use tokio::sync::Semaphore;
 
 use crate::kuberuntime::backoff;
-use crate::status::generate::is_urgent;
+use crate::status::urgent::is_urgent;
 
 /// Urgent statuses in flight per node: phase, readiness, starts and ends.
 const URGENT_IN_FLIGHT_MAX: usize = 256;
@@ -50,6 +50,8 @@ pub(crate) struct Publisher {
     /// Since when an ordinary change waits.
     since: Instant,
     in_flight: bool,
+    /// The object that the status in flight is for exists no more.
+    lost: bool,
     failures: u32,
     not_before: Option<Instant>,
     /// When the API last acknowledged something.
@@ -64,6 +66,7 @@ impl Publisher {
             wanted: None,
             since: now,
             in_flight: false,
+            lost: false,
             failures: 0,
             not_before: None,
             acknowledged_at: None,
@@ -111,6 +114,9 @@ impl Publisher {
     /// The control plane has stored it, or refused it for good.
     pub(crate) fn acknowledged(&mut self, status: PodStatus, now: Instant) {
         self.in_flight = false;
+        if std::mem::take(&mut self.lost) {
+            return;
+        }
         self.failures = 0;
         self.not_before = None;
         self.acknowledged_at = Some(now);
@@ -120,9 +126,20 @@ impl Publisher {
         self.shown = status;
     }
 
+    /// The API has a new object, which shows nothing of what was stored in the one before.
+    pub(crate) fn anew(&mut self, shown: PodStatus, now: Instant) {
+        let newest = self.newest().clone();
+        self.lost = self.in_flight;
+        self.not_before = None;
+        self.wanted = (newest != shown || self.in_flight).then_some(newest);
+        self.since = now;
+        self.shown = shown;
+    }
+
     /// It has not been stored.
     pub(crate) fn failed(&mut self, now: Instant) {
         self.in_flight = false;
+        self.lost = false;
         self.failures += 1;
         self.not_before = Some(now + backoff::retry(self.failures));
     }

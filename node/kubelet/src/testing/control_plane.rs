@@ -1,12 +1,15 @@
 //! A control plane that stores statuses and remembers what it was told.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::{Event, Node, PodStatus};
-use swiftlet_model::control_plane::{ControlPlane, ControlPlaneError, ObjectRef, ReferencedData};
+use k8s_openapi::api::core::v1::{Event, Node, Pod, PodStatus, Service};
+use swiftlet_model::control_plane::{
+    ControlPlane, ControlPlaneError, ObjectRef, ReferencedData, Token, TokenRequest,
+};
 use swiftlet_model::ids::{PodKey, PodUid};
 
 #[derive(Debug, Default)]
@@ -19,6 +22,14 @@ pub(crate) struct Told {
     pub(crate) leases: usize,
     pub(crate) referenced: BTreeMap<ObjectRef, ReferencedData>,
     pub(crate) connected: bool,
+    /// Services by namespace.
+    pub(crate) services: BTreeMap<String, Vec<Service>>,
+    /// Whole objects.
+    pub(crate) objects: BTreeMap<ObjectRef, Bytes>,
+    /// Mirror pods that were created, in order.
+    pub(crate) mirrors: Vec<Pod>,
+    /// Mirror pods that were removed, in order.
+    pub(crate) mirrors_removed: Vec<PodKey>,
     /// It does not answer what objects hold.
     pub(crate) silent: bool,
 }
@@ -112,4 +123,48 @@ impl ControlPlane for FakeControlPlane {
     }
 
     fn forget(&self, _object: &ObjectRef) {}
+
+    fn service_account_token<'a>(
+        &'a self,
+        _request: &'a TokenRequest,
+    ) -> BoxFuture<'a, Result<Token, ControlPlaneError>> {
+        let refused = ControlPlaneError::Refused("no tokens here".to_owned());
+        async move { Err(refused) }.boxed()
+    }
+
+    fn services<'a>(
+        &'a self,
+        namespace: &'a str,
+    ) -> BoxFuture<'a, Result<Arc<Vec<Service>>, ControlPlaneError>> {
+        let mut services = Vec::new();
+        let told = self.tell(|told| {
+            let known = told.services.get(namespace).cloned();
+            services = known.unwrap_or_default();
+        });
+        async move { told.map(|()| Arc::new(services)) }.boxed()
+    }
+
+    fn forget_services(&self, _namespace: &str) {}
+
+    fn object<'a>(
+        &'a self,
+        object: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<Option<Bytes>, ControlPlaneError>> {
+        let json = self.told.lock().unwrap().objects.get(object).cloned();
+        async move { Ok(json) }.boxed()
+    }
+
+    fn create_mirror_pod<'a>(
+        &'a self,
+        pod: &'a Pod,
+    ) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
+        async move { self.tell(|told| told.mirrors.push(pod.clone())) }.boxed()
+    }
+
+    fn delete_mirror_pod<'a>(
+        &'a self,
+        pod: &'a PodKey,
+    ) -> BoxFuture<'a, Result<(), ControlPlaneError>> {
+        async move { self.tell(|told| told.mirrors_removed.push(pod.clone())) }.boxed()
+    }
 }

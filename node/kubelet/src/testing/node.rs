@@ -1,9 +1,9 @@
 //! Clock, tracker, volumes and cgroups.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -14,7 +14,11 @@ use swiftlet_model::clock::Clock;
 use swiftlet_model::ids::{PodKey, PodUid};
 use swiftlet_model::lifecycle::PodTracker;
 use swiftlet_model::runtime::LinuxResources;
-use swiftlet_model::volumes::{VolumeError, Volumes};
+use swiftlet_model::volumes::{PodFiles, SubPath, VolumeError, VolumeUsage, Volumes};
+
+use crate::testing::logs::FakeLogs;
+use crate::testing::probes::FakeProbes;
+use crate::testing::stats::{FakeCheckpoints, FakeShutdown, FakeStats};
 
 /// Tells tokio's time, which tests pause and turn.
 #[derive(Debug)]
@@ -50,6 +54,31 @@ pub(crate) struct FakeNode {
     pub(crate) logs: Mutex<BTreeSet<PodUid>>,
     /// How often volumes were brought up to date.
     pub(crate) refreshes: Mutex<usize>,
+    /// How long the volumes' tokens are good.
+    pub(crate) refresh_due: Mutex<Option<Duration>>,
+    /// What the volumes take.
+    pub(crate) usage: Mutex<BTreeMap<PodUid, VolumeUsage>>,
+    /// The `/etc/hosts` that were written last.
+    pub(crate) hosts: Mutex<BTreeMap<PodUid, String>>,
+    /// How often writing one fails before it works.
+    pub(crate) hosts_failures: Mutex<usize>,
+    /// What containers wrote as their last words, by container and attempt.
+    pub(crate) messages: Mutex<BTreeMap<(String, u32), String>>,
+    /// Ends of logs, by path.
+    pub(crate) log_tails: Mutex<BTreeMap<PathBuf, String>>,
+    /// Files of logs.
+    pub(crate) log_files: Arc<FakeLogs>,
+    /// What answers probes.
+    pub(crate) probes: Arc<FakeProbes>,
+    /// What the node has left.
+    pub(crate) stats: Arc<FakeStats>,
+    pub(crate) checkpoints: Arc<FakeCheckpoints>,
+    pub(crate) shutdown: Arc<FakeShutdown>,
+    /// Limits that were written last, by pod.
+    pub(crate) pod_limits: Mutex<BTreeMap<PodUid, LinuxResources>>,
+    /// `cpu.shares` of the burstable class, and limits of all pods, as written last.
+    pub(crate) class_shares: Mutex<Option<i64>>,
+    pub(crate) all_pods_limits: Mutex<Option<LinuxResources>>,
 }
 
 impl FakeNode {
@@ -78,7 +107,10 @@ impl Volumes for FakeNode {
             let uid = PodKey::of(pod).uid;
             self.logs.lock().unwrap().insert(uid.clone());
             self.volumes.lock().unwrap().insert(uid);
-            Ok(BTreeMap::new())
+            let spec = pod.spec.as_ref();
+            let volumes = spec.and_then(|spec| spec.volumes.as_ref()).into_iter().flatten();
+            let place = |name: &str| PathBuf::from(format!("/volumes/{name}"));
+            Ok(volumes.map(|one| (one.name.clone(), place(&one.name))).collect())
         }
         .boxed()
     }
@@ -106,8 +138,111 @@ impl Volumes for FakeNode {
         .boxed()
     }
 
+    fn sub_path<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        mount: &'a SubPath,
+    ) -> BoxFuture<'a, Result<PathBuf, VolumeError>> {
+        async move {
+            let (volume, part) = (&mount.volume, &mount.sub_path);
+            Ok(PathBuf::from(format!("/pods/{pod}/sub/{volume}/{part}")))
+        }
+        .boxed()
+    }
+
+    fn refresh_due(&self, _pod: &PodUid) -> Option<Duration> {
+        *self.refresh_due.lock().unwrap()
+    }
+
+    fn usage<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<VolumeUsage, VolumeError>> {
+        async move {
+            Ok(self
+                .usage
+                .lock()
+                .unwrap()
+                .get(pod)
+                .cloned()
+                .unwrap_or_default())
+        }
+        .boxed()
+    }
+
     fn pods_on_disk(&self) -> BoxFuture<'_, Result<Vec<PodUid>, VolumeError>> {
         async { Ok(self.volumes.lock().unwrap().iter().cloned().collect()) }.boxed()
+    }
+}
+
+impl PodFiles for FakeNode {
+    fn hosts_path(&self, pod: &PodUid) -> PathBuf {
+        PathBuf::from(format!("/pods/{pod}/etc-hosts"))
+    }
+
+    fn hosts_file<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        content: &'a str,
+    ) -> BoxFuture<'a, Result<PathBuf, VolumeError>> {
+        async move {
+            let mut failures = self.hosts_failures.lock().unwrap();
+            if let Some(left) = failures.checked_sub(1) {
+                *failures = left;
+                return Err(VolumeError::BadSubPath("disk full".into()));
+            }
+            let mut hosts = self.hosts.lock().unwrap();
+            hosts.insert(pod.clone(), content.to_owned());
+            Ok(PathBuf::from(format!("/pods/{pod}/etc-hosts")))
+        }
+        .boxed()
+    }
+
+    fn node_hosts(&self) -> BoxFuture<'_, Result<String, VolumeError>> {
+        async { Ok("127.0.0.1\tlocalhost\n".to_owned()) }.boxed()
+    }
+
+    fn termination_log<'a>(
+        &'a self,
+        pod: &'a PodUid,
+        container: &'a str,
+        attempt: u32,
+    ) -> BoxFuture<'a, Result<PathBuf, VolumeError>> {
+        async move {
+            let path = format!("/pods/{pod}/containers/{container}/{attempt}");
+            Ok(PathBuf::from(path))
+        }
+        .boxed()
+    }
+
+    fn termination_message<'a>(
+        &'a self,
+        _pod: &'a PodUid,
+        container: &'a str,
+        attempt: u32,
+        _bytes_max: usize,
+    ) -> BoxFuture<'a, Result<String, VolumeError>> {
+        async move {
+            let messages = self.messages.lock().unwrap();
+            let message = messages.get(&(container.to_owned(), attempt)).cloned();
+            Ok(message.unwrap_or_default())
+        }
+        .boxed()
+    }
+
+    fn log_tail<'a>(
+        &'a self,
+        log: &'a Path,
+        _lines_max: usize,
+        _bytes_max: usize,
+    ) -> BoxFuture<'a, Result<String, VolumeError>> {
+        async move {
+            Ok(self
+                .log_tails
+                .lock()
+                .unwrap()
+                .get(log)
+                .cloned()
+                .unwrap_or_default())
+        }
+        .boxed()
     }
 }
 
@@ -116,11 +251,38 @@ impl Cgroups for FakeNode {
         &'a self,
         pod: &'a PodUid,
         qos: QosClass,
-        _resources: &'a LinuxResources,
+        resources: &'a LinuxResources,
     ) -> BoxFuture<'a, Result<String, CgroupError>> {
         async move {
+            let mut limits = self.pod_limits.lock().unwrap();
+            limits.insert(pod.clone(), resources.clone());
+            drop(limits);
             self.cgroups.lock().unwrap().insert(pod.clone());
             Ok(crate::cgroups::cgroup_path(pod, qos))
+        }
+        .boxed()
+    }
+
+    fn limit_all_pods<'a>(
+        &'a self,
+        resources: &'a LinuxResources,
+    ) -> BoxFuture<'a, Result<(), CgroupError>> {
+        async move {
+            *self.all_pods_limits.lock().unwrap() = Some(resources.clone());
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn class_shares(
+        &self,
+        qos: QosClass,
+        cpu_shares: i64,
+    ) -> BoxFuture<'_, Result<(), CgroupError>> {
+        async move {
+            assert_eq!(qos, QosClass::Burstable);
+            *self.class_shares.lock().unwrap() = Some(cpu_shares);
+            Ok(())
         }
         .boxed()
     }

@@ -1,6 +1,5 @@
 //! A container runtime in memory, with failures on demand.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,50 +10,17 @@ use jiff::Timestamp;
 use swiftlet_model::clock::{Clock, Deadline};
 use swiftlet_model::ids::{ContainerId, PodUid, SandboxId};
 use swiftlet_model::runtime::{
-    ContainerConfig, ContainerExit, ContainerState, ContainerStatus, ExecOutput, Image, ImageAuth,
+    ContainerConfig, ContainerState, ContainerStatus, ExecOutput, Image, ImageAuth,
     ImageFilesystem, LinuxResources, Runtime, RuntimeError, RuntimePod, RuntimeStatus,
     RuntimeVersion, SandboxConfig, SandboxState, SandboxStatus, labels,
 };
 
 use crate::testing::node::TestClock;
+use crate::testing::runtime::state::end;
 
-/// How a call fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// It does nothing.
-    Unavailable,
-    /// It works, but the answer is lost.
-    TimeoutAfterEffect,
-    /// It is refused.
-    Refused,
-}
+mod state;
 
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    pub(crate) sandboxes: Vec<SandboxStatus>,
-    pub(crate) containers: Vec<ContainerStatus>,
-    owner: BTreeMap<SandboxId, PodUid>,
-    /// The names of the calls, in order, with what they were about.
-    pub(crate) calls: Vec<String>,
-    /// Faults of the next calls with effects.
-    pub(crate) faults: VecDeque<Option<Fault>>,
-    pub(crate) down: bool,
-    pub(crate) images: Vec<String>,
-    /// What the next commands in containers come back with; success if there is nothing left.
-    pub(crate) exec_answers: VecDeque<Result<ExecOutput, RuntimeError>>,
-    pub(crate) pull_fails: bool,
-    /// Pulls that begin now never end.
-    pub(crate) pull_hangs: bool,
-    /// Whoever asks for a pod panics.
-    pub(crate) panics: bool,
-    /// How long each sandbox could take.
-    pub(crate) sandbox_limits: Vec<Duration>,
-    /// Starts that have been asked for, by pod.
-    pub(crate) begun: BTreeMap<PodUid, usize>,
-    /// Containers started so far.
-    pub(crate) starts: usize,
-    next: usize,
-}
+pub(crate) use state::{Fault, Moment, State};
 
 /// The runtime.
 #[derive(Debug)]
@@ -153,59 +119,6 @@ fn not_found(id: &str) -> RuntimeError {
     RuntimeError::NotFound {
         call: "fake",
         message: id.to_owned(),
-    }
-}
-
-fn end(container: &mut ContainerStatus, code: i32, at: Timestamp) {
-    container.state = ContainerState::Exited;
-    let reason = if code == 0 { "Completed" } else { "Error" };
-    container.exit = Some(ContainerExit {
-        code,
-        oom_killed: false,
-        at,
-        reason: reason.into(),
-        message: String::new(),
-    });
-}
-
-impl State {
-    fn id(&mut self, kind: &str) -> String {
-        self.next += 1;
-        format!("{kind}{}", self.next)
-    }
-
-    fn stop_in(&mut self, sandbox: &SandboxId, at: Timestamp) {
-        for container in self
-            .containers
-            .iter_mut()
-            .filter(|one| one.sandbox == *sandbox)
-        {
-            if container.state == ContainerState::Running {
-                end(container, 137, at);
-            }
-        }
-    }
-
-    fn pod(&self, uid: &PodUid) -> Option<RuntimePod> {
-        let mine = |id: &SandboxId| self.owner.get(id) == Some(uid);
-        let sandboxes: Vec<_> = self
-            .sandboxes
-            .iter()
-            .rev()
-            .filter(|one| one.pod.uid == *uid)
-            .cloned()
-            .collect();
-        let pod = sandboxes.first()?.pod.clone();
-        let containers = self
-            .containers
-            .iter()
-            .rev()
-            .filter(|one| mine(&one.sandbox));
-        Some(RuntimePod {
-            pod,
-            containers: containers.cloned().collect(),
-            sandboxes,
-        })
     }
 }
 
@@ -327,6 +240,8 @@ impl Runtime for FakeRuntime {
                     message,
                 });
             }
+            let mounts = container.mounts.clone();
+            state.mounts.insert(container.name.to_string(), mounts);
             let hash = container.annotations.get(labels::CONTAINER_HASH);
             let id = ContainerId::from(state.id("c"));
             state.containers.push(ContainerStatus {
@@ -365,6 +280,7 @@ impl Runtime for FakeRuntime {
             if container.state == ContainerState::Created {
                 container.state = ContainerState::Running;
                 container.started_at = Some(at);
+                state.note(id, None);
             }
             Ok(())
         })
@@ -376,13 +292,27 @@ impl Runtime for FakeRuntime {
         id: &'a ContainerId,
         grace: Duration,
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        self.call(format!("stop {id} {}", grace.as_secs()), |state, at| {
-            let found = state.containers.iter_mut().find(|one| one.id == *id);
-            if let Some(one) = found.filter(|one| one.state == ContainerState::Running) {
-                end(one, 143, at);
-            }
-            Ok(())
-        })
+        let (takes, code) = {
+            let mut state = self.state.lock().unwrap();
+            state.note(id, Some(grace));
+            let name = state.containers.iter().find(|one| one.id == *id);
+            let takes = name.and_then(|one| state.stop_takes.get(one.name.as_str()));
+            let code = state.stop_code.unwrap_or(143);
+            let takes = takes.copied().unwrap_or_default();
+            (takes, if takes > grace { 137 } else { code })
+        };
+        async move {
+            tokio::time::sleep(takes.min(grace)).await;
+            let call = format!("stop {id} {}", grace.as_secs());
+            let stopped = self.call(call, |state, at| {
+                let found = state.containers.iter_mut().find(|one| one.id == *id);
+                if let Some(one) = found.filter(|one| one.state == ContainerState::Running) {
+                    end(one, code, at);
+                }
+                Ok(())
+            });
+            stopped.await
+        }
         .boxed()
     }
 
@@ -445,12 +375,28 @@ impl Runtime for FakeRuntime {
         &'a self,
         id: &'a ContainerId,
         command: &'a [String],
-        _limit: Duration,
+        limit: Duration,
     ) -> BoxFuture<'a, Result<ExecOutput, RuntimeError>> {
-        self.call(format!("exec {id} {}", command.join(" ")), |state, _| {
-            let answer = state.exec_answers.pop_front();
-            answer.unwrap_or_else(|| Ok(ExecOutput::default()))
-        })
+        let takes = self.state.lock().unwrap().exec_takes;
+        async move {
+            let call = format!("exec {id} {}", command.join(" "));
+            let answer = self.call(call, |state, _| {
+                let usual = ExecOutput {
+                    exit_code: i32::from(state.exec_fails),
+                    ..ExecOutput::default()
+                };
+                state.exec_answers.pop_front().unwrap_or(Ok(usual))
+            });
+            let answer = answer.await;
+            tokio::time::sleep(takes.min(limit)).await;
+            if takes > limit {
+                return Err(RuntimeError::Timeout {
+                    call: "ExecSync",
+                    limit_ms: 1,
+                });
+            }
+            answer
+        }
         .boxed()
     }
 
@@ -471,9 +417,14 @@ impl Runtime for FakeRuntime {
     fn image<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<Option<Image>, RuntimeError>> {
         async move {
             let state = self.state.lock().unwrap();
-            let found = state.images.iter().any(|one| one == image);
+            let tagged = |name: &String| format!("{name}:latest");
+            let mut all = state.images.iter();
+            // The one that has just been pulled is asked for by its id.
+            let found = image == "sha256:1" || all.any(|one| one == image || tagged(one) == image);
             Ok(found.then(|| Image {
                 id: "sha256:1".to_owned(),
+                size_bytes: 7,
+                user: state.image_user.clone(),
                 ..Image::default()
             }))
         }
@@ -488,7 +439,7 @@ impl Runtime for FakeRuntime {
                 tags: vec![name.clone()],
                 ..Image::default()
             });
-            Ok(images.collect())
+            Ok(images.chain(state.image_list.iter().cloned()).collect())
         }
         .boxed()
     }
@@ -496,14 +447,17 @@ impl Runtime for FakeRuntime {
     fn pull_image<'a>(
         &'a self,
         image: &'a str,
-        _auth: Option<&'a ImageAuth>,
+        auth: Option<&'a ImageAuth>,
         _pod: &'a SandboxConfig,
     ) -> BoxFuture<'a, Result<String, RuntimeError>> {
         if self.state.lock().unwrap().pull_hangs {
             return std::future::pending().boxed();
         }
-        self.call(format!("pull {image}"), |state, _| {
-            if state.pull_fails {
+        let user = auth.map(|auth| auth.username.clone());
+        self.call(format!("pull {image}"), move |state, _| {
+            let stranger = state.pull_user.is_some() && state.pull_user != user;
+            state.pull_users.push(user);
+            if stranger || state.pull_fails {
                 let message = "no such image".to_owned();
                 return Err(RuntimeError::Refused {
                     call: "PullImage",
@@ -519,12 +473,14 @@ impl Runtime for FakeRuntime {
     fn remove_image<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         self.call(format!("remove image {id}"), move |state, _| {
             state.images.retain(|name| format!("sha256:{name}") != id);
+            state.image_list.retain(|image| image.id != id);
             Ok(())
         })
         .boxed()
     }
 
     fn image_filesystem(&self) -> BoxFuture<'_, Result<Option<ImageFilesystem>, RuntimeError>> {
-        async { Ok(None) }.boxed()
+        let place = self.state.lock().unwrap().image_filesystem.clone();
+        async { Ok(place) }.boxed()
     }
 }

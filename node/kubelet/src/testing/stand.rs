@@ -13,15 +13,20 @@ use swiftlet_model::ids::{ContainerId, PodKey, PodUid};
 use swiftlet_model::lifecycle::{
     KernelExit, LIFECYCLE_QUEUE_MAX, LifecycleKind, LifecycleSource, PodLifecycleEvent,
 };
+use swiftlet_model::sources::{SOURCES_QUEUE_MAX, SourcePods};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::eviction::Signal;
+use crate::node_shutdown::ShutdownOptions;
 use crate::node_status::Amount;
 use crate::testing::control_plane::FakeControlPlane;
 use crate::testing::node::{FakeNode, TestClock};
 use crate::testing::runtime::FakeRuntime;
-use crate::{Doors, Kubelet, KubeletOptions, KubeletReport, Limits, NodeFacts, Timeline};
+use crate::{
+    Doors, Kubelet, KubeletOptions, KubeletReport, Limits, NodeFacts, PodSettings, ResourceOptions, Timeline,
+};
 
 /// A kubelet, its fakes, and the senders that drive it.
 pub(crate) struct Stand {
@@ -30,6 +35,7 @@ pub(crate) struct Stand {
     pub(crate) node: Arc<FakeNode>,
     pub(crate) clock: Arc<TestClock>,
     control: mpsc::Sender<ControlPlaneEvent>,
+    pub(crate) sources: mpsc::Sender<SourcePods>,
     lifecycle: mpsc::Sender<PodLifecycleEvent>,
     shutdown: CancellationToken,
     task: JoinHandle<KubeletReport>,
@@ -46,6 +52,17 @@ impl Stand {
         let stand = Self::start(runtime, control_plane, node, clock);
         stand.turn(Duration::from_millis(1)).await;
         stand.send(ControlPlaneEvent::Pods(Vec::new())).await;
+        stand
+    }
+
+    /// A kubelet whose control plane cannot be reached.
+    pub(crate) async fn unconnected() -> Self {
+        let runtime = Arc::new(FakeRuntime::new(Duration::from_millis(10)));
+        let control_plane = Arc::new(FakeControlPlane::new());
+        control_plane.told.lock().unwrap().connected = false;
+        let (node, clock) = (Arc::new(FakeNode::default()), Arc::new(TestClock::new()));
+        let stand = Self::start(runtime, control_plane, node, clock);
+        stand.turn(Duration::from_millis(1)).await;
         stand
     }
 
@@ -72,6 +89,12 @@ impl Stand {
             node_name: "n1".into(),
             node: facts_out,
             limits: Limits::default(),
+            pods: PodSettings {
+                cluster_dns: vec!["10.96.0.10".into()],
+                cluster_domain: "cluster.local".into(),
+                ..PodSettings::default()
+            },
+            resources: resources(),
             log_root: PathBuf::from("/logs"),
             timeline: Timeline::default(),
         };
@@ -80,11 +103,18 @@ impl Stand {
             control_plane: Arc::clone(&control_plane) as _,
             tracker: Arc::clone(&node) as _,
             volumes: Arc::clone(&node) as _,
+            files: Arc::clone(&node) as _,
+            logs: Arc::clone(&node.log_files) as _,
             cgroups: Arc::clone(&node) as _,
+            stats: Arc::clone(&node.stats) as _,
+            checkpoints: Arc::clone(&node.checkpoints) as _,
+            shutdown: Arc::clone(&node.shutdown) as _,
+            probes: Arc::clone(&node.probes) as _,
             clock: Arc::clone(&clock) as _,
         };
         let shutdown = CancellationToken::new();
-        let kubelet = Kubelet::new(options, doors);
+        let (sources, lists) = mpsc::channel(SOURCES_QUEUE_MAX);
+        let kubelet = Kubelet::new(options, doors).with_sources(Vec::new(), lists);
         let task = tokio::spawn(kubelet.run(control_out, lifecycle_out, shutdown.clone()));
         Self {
             runtime,
@@ -92,6 +122,7 @@ impl Stand {
             node,
             clock,
             control,
+            sources,
             lifecycle,
             shutdown,
             task,
@@ -229,4 +260,16 @@ pub(crate) fn pod(uid: &str) -> Pod {
         }),
         status: None,
     }
+}
+
+/// What the node keeps free. Images are left out: their own collector is looked at by other tests.
+fn resources() -> ResourceOptions {
+    let seconds = Duration::from_secs;
+    let mut options = ResourceOptions {
+        shutdown: ShutdownOptions::two_groups(seconds(30), seconds(10)),
+        ..ResourceOptions::default()
+    };
+    let thresholds = &mut options.eviction.thresholds;
+    thresholds.retain(|one| one.signal != Signal::ImagefsAvailable);
+    options
 }

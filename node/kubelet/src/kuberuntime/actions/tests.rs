@@ -6,6 +6,9 @@ use swiftlet_model::runtime::ContainerExit;
 use super::*;
 use crate::kuberuntime::hash::spec_hash;
 
+mod sidecars;
+mod verdicts;
+
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1000 + second).unwrap()
 }
@@ -78,6 +81,25 @@ fn decide(
     containers: Vec<ContainerStatus>,
     now: i64,
 ) -> PodActions {
+    decide_by(
+        pod,
+        sandboxes,
+        containers,
+        now,
+        &ProbeResults::default(),
+        |_| (),
+    )
+}
+
+/// The decision after `marks` were made on what was observed.
+fn decide_by(
+    pod: &Pod,
+    sandboxes: Vec<SandboxStatus>,
+    containers: Vec<ContainerStatus>,
+    now: i64,
+    probes: &ProbeResults,
+    marks: impl Fn(&mut History),
+) -> PodActions {
     let observed = RuntimePod {
         pod: PodKey::of(pod),
         sandboxes,
@@ -85,7 +107,8 @@ fn decide(
     };
     let mut history = History::default();
     history.absorb(&observed);
-    compute_pod_actions(pod, &observed, &history, at(now))
+    marks(&mut history);
+    compute_pod_actions(pod, &observed, &history, probes, at(now))
 }
 
 fn ready() -> Vec<SandboxStatus> {
@@ -203,7 +226,7 @@ fn a_lost_sandbox_is_cleared_away_before_the_next_one_is_made() {
     };
     history.absorb(&before);
     let nothing = RuntimePod::empty(PodKey::of(&pod));
-    let actions = compute_pod_actions(&pod, &nothing, &history, at(0));
+    let actions = compute_pod_actions(&pod, &nothing, &history, &ProbeResults::default(), at(0));
     assert_eq!(actions.create_sandbox, Some(1));
 }
 

@@ -1,0 +1,320 @@
+//! The task that looks, and acts: one pod at a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use swiftlet_model::events::EventKind;
+use swiftlet_model::ids::{PodKey, PodUid};
+use swiftlet_model::node_stats::{Level, NodeStatsError, PodPaths};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::{EVICTED, is_critical, priority};
+use crate::eviction::limits::{exceeded, has_limits};
+use crate::eviction::messages::{self, ContainerUse, disruption_target};
+use crate::eviction::observe::{Seen, observe};
+use crate::eviction::rank::{By, Contender, rank};
+use crate::eviction::thresholds::{EvictionOptions, Threshold, Value};
+use crate::eviction::watchdog::{Signal, Watchdog};
+use crate::images::collector::remove_unused_images;
+use crate::kuberuntime::config::grace_period_s;
+use crate::resources::pod_demand;
+use crate::shared::Shared;
+use crate::status::failure::PodFailure;
+
+/// How often the node is looked at (kubelet's `evictionMonitoringPeriod`).
+const LOOK_PERIOD: Duration = Duration::from_secs(10);
+/// How long an evicted pod may take to end before the next one goes (`podCleanupTimeout`).
+const POD_CLEANUP_LIMIT: Duration = Duration::from_secs(30);
+/// How soon the node is looked at again after a pod has ended.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Time that a hard threshold leaves a pod (`immediateEvictionGracePeriodSeconds`).
+const GRACE_HARD: Duration = Duration::from_secs(1);
+
+/// Watches over the node until `shutdown`.
+pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
+    let options = shared.resources.eviction.clone();
+    let hints = memory_hints(&shared, &options).await;
+    let mut manager = Manager {
+        watchdog: Watchdog::new(options.clone()),
+        shared,
+        options,
+        hints,
+    };
+    shutdown.run_until_cancelled(manager.run()).await;
+}
+
+/// Asks the kernel to tell when the hard threshold, or else the soft one, is crossed.
+async fn memory_hints(shared: &Shared, options: &EvictionOptions) -> Option<watch::Receiver<u64>> {
+    let all = options.thresholds.iter();
+    let memory = all.filter(|one| one.signal == Signal::MemoryAvailable);
+    let threshold = memory.min_by_key(|one| one.grace.is_some())?;
+    let capacity = match threshold.value {
+        Value::Amount(_) => 0,
+        Value::Percent(_) => shared.doors.stats.memory().await.ok()?.capacity,
+    };
+    shared
+        .doors
+        .stats
+        .memory_hints(threshold.value.of(capacity))
+}
+
+struct Manager {
+    shared: Arc<Shared>,
+    options: EvictionOptions,
+    watchdog: Watchdog,
+    hints: Option<watch::Receiver<u64>>,
+}
+
+impl Manager {
+    async fn run(&mut self) {
+        loop {
+            let wait = match self.pass().await {
+                Some(evicted) => {
+                    self.await_end(&evicted).await;
+                    AGAIN
+                }
+                None => LOOK_PERIOD,
+            };
+            let hinted = async {
+                match &mut self.hints {
+                    Some(hints) => hints.changed().await.is_ok(),
+                    None => false,
+                }
+            };
+            tokio::select! {
+                true = hinted => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn await_end(&self, uid: &PodUid) {
+        let mut changed = self.shared.keeper.changed();
+        let ended = async {
+            while self.shared.keeper.room().contains(uid) {
+                if changed.changed().await.is_err() {
+                    break;
+                }
+            }
+        };
+        if tokio::time::timeout(POD_CLEANUP_LIMIT, ended)
+            .await
+            .is_err()
+        {
+            tracing::warn!(%uid, "an evicted pod takes long to end");
+        }
+    }
+
+    /// One look; answers the pod that had to go.
+    async fn pass(&mut self) -> Option<PodUid> {
+        if let Some(uid) = self.over_limit().await {
+            return Some(uid);
+        }
+        let seen = observe(&self.shared, &self.options.thresholds).await;
+        let now = self.shared.doors.clock.now();
+        let findings = self.watchdog.pass(&seen.levels, now);
+        self.shared.keeper.set_pressure(findings.pressure);
+        let threshold = findings.act?;
+        let level = *seen.levels.get(&threshold.signal)?;
+        let resource = threshold.signal.resource();
+        self.shared.recorder.node(
+            EventKind::Warning,
+            "EvictionThresholdMet",
+            format!("Attempting to reclaim {resource}"),
+        );
+        if threshold.signal.is_disk() && self.reclaimed(&threshold, &seen).await {
+            tracing::info!(resource, "what nobody uses was enough to remove");
+            return None;
+        }
+        self.evict_one(&threshold, level, &seen).await
+    }
+
+    /// A pod that wrote more than its own limits allow. Only pods with limits are looked at.
+    async fn over_limit(&self) -> Option<PodUid> {
+        let pods = self.shared.keeper.room().pods();
+        for pod in pods
+            .iter()
+            .filter(|pod| has_limits(pod) && !is_critical(pod))
+        {
+            let paths = self.paths(pod);
+            match self.shared.doors.stats.pod_disk(&paths).await {
+                Ok(disk) => {
+                    if let Some(message) = exceeded(pod, &disk) {
+                        return Some(self.evict(pod, message, GRACE_HARD).await);
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "a pod's disk was not read"),
+            }
+        }
+        None
+    }
+
+    fn paths(&self, pod: &Pod) -> PodPaths {
+        let key = PodKey::of(pod);
+        PodPaths {
+            logs: self
+                .shared
+                .log_root
+                .join(format!("{}_{}_{}", key.namespace, key.name, key.uid)),
+            pod: key.uid,
+        }
+    }
+
+    /// Removes what nobody uses; whether that was enough.
+    async fn reclaimed(&self, threshold: &Threshold, seen: &Seen) -> bool {
+        let of_images = matches!(
+            threshold.signal,
+            Signal::ImagefsAvailable | Signal::ImagefsInodesFree
+        );
+        if seen.split && !of_images {
+            // Neither images nor layers lie on the file system that is full.
+            return false;
+        }
+        remove_unused_images(&self.shared).await;
+        let seen = observe(&self.shared, &self.options.thresholds).await;
+        let level = seen.levels.get(&threshold.signal);
+        level.is_some_and(|level| {
+            let more = threshold
+                .min_reclaim
+                .map_or(0, |more| more.of(level.capacity));
+            level.available >= threshold.value.of(level.capacity).saturating_add(more)
+        })
+    }
+
+    async fn evict_one(&self, threshold: &Threshold, level: Level, seen: &Seen) -> Option<PodUid> {
+        let pods = self.shared.keeper.room().pods();
+        let pods: Vec<_> = pods.into_iter().filter(|pod| !is_critical(pod)).collect();
+        let usages = self.usages(threshold, &pods, seen).await;
+        let usages = match usages {
+            Ok(usages) => usages,
+            Err(error) => {
+                // Ending a pod by guess helps nobody.
+                tracing::warn!(%error, "no pod is evicted: their use cannot be read");
+                return None;
+            }
+        };
+        let mut contenders: Vec<_> = pods
+            .into_iter()
+            .map(|pod| contender(pod, threshold.signal, &usages))
+            .collect();
+        let by = if threshold.signal == Signal::PidAvailable {
+            By::UsageAlone
+        } else {
+            By::Request
+        };
+        rank(&mut contenders, by);
+        let Some(first) = contenders.into_iter().next() else {
+            tracing::warn!("the node is short of something, and no pod can be evicted");
+            return None;
+        };
+        let containers = self.container_usages(threshold.signal, &first).await;
+        let message = messages::node_low(threshold, level, &first.pod, &containers);
+        let grace = if threshold.grace.is_none() {
+            GRACE_HARD
+        } else {
+            let own = u64::try_from(grace_period_s(&first.pod)).unwrap_or_default();
+            self.options.max_pod_grace.min(Duration::from_secs(own))
+        };
+        Some(self.evict(&first.pod, message, grace).await)
+    }
+
+    async fn usages(
+        &self,
+        threshold: &Threshold,
+        pods: &[Arc<Pod>],
+        _seen: &Seen,
+    ) -> Result<BTreeMap<PodUid, u64>, NodeStatsError> {
+        let stats = &self.shared.doors.stats;
+        let uids: Vec<_> = pods.iter().map(|pod| PodKey::of(pod).uid).collect();
+        match threshold.signal {
+            Signal::MemoryAvailable => stats.pod_memory(&uids).await,
+            Signal::PidAvailable => stats.pod_pids(&uids).await,
+            disk => {
+                let mut all = BTreeMap::new();
+                for pod in pods {
+                    let used = stats.pod_disk(&self.paths(pod)).await?.total();
+                    let amount = if disk.is_bytes() {
+                        used.bytes
+                    } else {
+                        used.inodes
+                    };
+                    all.insert(PodKey::of(pod).uid, amount);
+                }
+                Ok(all)
+            }
+        }
+    }
+
+    /// For the message alone: what cannot be read is not told.
+    async fn container_usages(&self, signal: Signal, one: &Contender) -> Vec<ContainerUse> {
+        let stats = &self.shared.doors.stats;
+        if signal.is_disk() {
+            let disk = stats
+                .pod_disk(&self.paths(&one.pod))
+                .await
+                .unwrap_or_default();
+            let logs = disk.logs.into_iter();
+            let amount = |used: swiftlet_model::node_stats::DiskUse| {
+                if signal.is_bytes() {
+                    used.bytes
+                } else {
+                    used.inodes
+                }
+            };
+            return logs
+                .map(|(name, used)| ContainerUse {
+                    name,
+                    usage: amount(used),
+                })
+                .collect();
+        }
+        if signal != Signal::MemoryAvailable {
+            return Vec::new();
+        }
+        let uid = PodKey::of(&one.pod).uid;
+        let by_id = stats.container_memory(&uid).await.unwrap_or_default();
+        let status = one.pod.status.as_ref();
+        let statuses = status.into_iter().flat_map(|status| {
+            let mains = status.container_statuses.iter().flatten();
+            mains.chain(status.init_container_statuses.iter().flatten())
+        });
+        statuses
+            .filter_map(|status| {
+                let (_, id) = status.container_id.as_deref()?.split_once("://")?;
+                let usage = *by_id.get(id)?;
+                let name = status.name.clone();
+                Some(ContainerUse { name, usage })
+            })
+            .collect()
+    }
+
+    async fn evict(&self, pod: &Arc<Pod>, message: String, grace: Duration) -> PodUid {
+        let uid = PodKey::of(pod).uid;
+        tracing::info!(pod = %PodKey::of(pod), message, "evicted");
+        self.shared
+            .recorder
+            .pod(pod, None, EventKind::Warning, EVICTED, message.clone());
+        let now = self.shared.doors.clock.timestamp();
+        let failure = PodFailure {
+            reason: EVICTED.to_owned(),
+            condition: Some(disruption_target(&message, now)),
+            message,
+            grace: Some(grace),
+        };
+        self.shared.keeper.fail(uid.clone(), failure).await;
+        uid
+    }
+}
+
+fn contender(pod: Arc<Pod>, signal: Signal, usages: &BTreeMap<PodUid, u64>) -> Contender {
+    let request = pod_demand(&pod).get(signal.resource()).copied();
+    Contender {
+        priority: priority(&pod),
+        usage: usages.get(&PodKey::of(&pod).uid).copied(),
+        request: u64::try_from(request.unwrap_or_default()).unwrap_or_default(),
+        pod,
+    }
+}

@@ -1,0 +1,157 @@
+//! What the runtime in memory holds, and what a test wants of it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use swiftlet_model::ids::{ContainerId, PodUid, SandboxId};
+use swiftlet_model::runtime::{
+    ContainerExit, ContainerState, ContainerStatus, ExecOutput, Image, ImageFilesystem, ImageUser,
+    Mount, RuntimeError, RuntimePod, SandboxStatus,
+};
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It does nothing.
+    Unavailable,
+    /// It works, but the answer is lost.
+    TimeoutAfterEffect,
+    /// It is refused.
+    Refused,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) sandboxes: Vec<SandboxStatus>,
+    pub(crate) containers: Vec<ContainerStatus>,
+    pub(super) owner: BTreeMap<SandboxId, PodUid>,
+    /// The names of the calls, in order, with what they were about.
+    pub(crate) calls: Vec<String>,
+    /// What containers mount, by name.
+    pub(crate) mounts: BTreeMap<String, Vec<Mount>>,
+    /// Faults of the next calls with effects.
+    pub(crate) faults: VecDeque<Option<Fault>>,
+    pub(crate) down: bool,
+    pub(crate) images: Vec<String>,
+    /// What the next commands in containers come back with; success if there is nothing left.
+    pub(crate) exec_answers: VecDeque<Result<ExecOutput, RuntimeError>>,
+    pub(crate) pull_fails: bool,
+    /// Who may pull; everyone if nobody is named.
+    pub(crate) pull_user: Option<String>,
+    /// Who has pulled.
+    pub(crate) pull_users: Vec<Option<String>>,
+    /// The user of all images.
+    pub(crate) image_user: ImageUser,
+    /// What it has, if that is more than names.
+    pub(crate) image_list: Vec<Image>,
+    pub(crate) image_filesystem: Option<ImageFilesystem>,
+    /// Pulls that begin now never end.
+    pub(crate) pull_hangs: bool,
+    /// Whoever asks for a pod panics.
+    pub(crate) panics: bool,
+    /// How long each sandbox could take.
+    pub(crate) sandbox_limits: Vec<Duration>,
+    /// Starts that have been asked for, by pod.
+    pub(crate) begun: BTreeMap<PodUid, usize>,
+    /// Containers started so far.
+    pub(crate) starts: usize,
+    /// How long containers take to end after SIGTERM, by name; otherwise no time at all.
+    pub(crate) stop_takes: BTreeMap<String, Duration>,
+    /// Exit code of containers that are stopped in time; 143 if there is none.
+    pub(crate) stop_code: Option<i32>,
+    /// Commands in containers fail.
+    pub(crate) exec_fails: bool,
+    /// How long commands in containers take.
+    pub(crate) exec_takes: Duration,
+    /// What was there when containers were started or asked to stop, since the test last looked.
+    pub(crate) moments: Vec<Moment>,
+    pub(super) next: usize,
+}
+
+/// A container is started or asked to stop.
+#[derive(Clone, Debug)]
+pub(crate) struct Moment {
+    pub(crate) pod: PodUid,
+    pub(crate) name: String,
+    pub(crate) at: tokio::time::Instant,
+    /// The grace period, if it is asked to stop.
+    pub(crate) stop: Option<Duration>,
+    /// The containers of its sandbox at that moment.
+    pub(crate) beside: Vec<ContainerStatus>,
+}
+
+impl State {
+    pub(super) fn id(&mut self, kind: &str) -> String {
+        self.next += 1;
+        format!("{kind}{}", self.next)
+    }
+
+    /// Remembers what is there while `id` is started or asked to stop.
+    pub(super) fn note(&mut self, id: &ContainerId, stop: Option<Duration>) {
+        let Some(one) = self.containers.iter().find(|one| one.id == *id) else {
+            return;
+        };
+        let Some(pod) = self.owner.get(&one.sandbox).cloned() else {
+            return;
+        };
+        let beside = self
+            .containers
+            .iter()
+            .filter(|other| other.sandbox == one.sandbox);
+        let moment = Moment {
+            pod,
+            name: one.name.to_string(),
+            at: tokio::time::Instant::now(),
+            stop,
+            beside: beside.cloned().collect(),
+        };
+        self.moments.push(moment);
+    }
+
+    pub(super) fn stop_in(&mut self, sandbox: &SandboxId, at: Timestamp) {
+        for container in self
+            .containers
+            .iter_mut()
+            .filter(|one| one.sandbox == *sandbox)
+        {
+            if container.state == ContainerState::Running {
+                end(container, 137, at);
+            }
+        }
+    }
+
+    pub(crate) fn pod(&self, uid: &PodUid) -> Option<RuntimePod> {
+        let mine = |id: &SandboxId| self.owner.get(id) == Some(uid);
+        let sandboxes: Vec<_> = self
+            .sandboxes
+            .iter()
+            .rev()
+            .filter(|one| one.pod.uid == *uid)
+            .cloned()
+            .collect();
+        let pod = sandboxes.first()?.pod.clone();
+        let containers = self
+            .containers
+            .iter()
+            .rev()
+            .filter(|one| mine(&one.sandbox));
+        Some(RuntimePod {
+            pod,
+            containers: containers.cloned().collect(),
+            sandboxes,
+        })
+    }
+}
+
+pub(super) fn end(container: &mut ContainerStatus, code: i32, at: Timestamp) {
+    container.state = ContainerState::Exited;
+    let reason = if code == 0 { "Completed" } else { "Error" };
+    container.exit = Some(ContainerExit {
+        code,
+        oom_killed: false,
+        at,
+        reason: reason.into(),
+        message: String::new(),
+    });
+}
