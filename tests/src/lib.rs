@@ -3,10 +3,12 @@
 
 pub mod containerd;
 pub mod demo;
+pub mod hang;
 pub mod images;
 pub mod kubectl;
 pub mod leftovers;
 pub mod pods;
 pub mod process;
 pub mod programs;
+pub mod registry;
 pub mod stack;

@@ -20,6 +20,19 @@ use crate::programs;
 /// How long a program of the stack may take to be ready.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
+/// The node's configuration unless a test brings its own: how full a developer's disk is shall not
+/// decide what a test sees.
+const NODE_CONFIG: &str = "apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+imageGCHighThresholdPercent: 100
+imageGCLowThresholdPercent: 99
+evictionHard:
+  memory.available: 100Mi
+  nodefs.available: 1%
+  nodefs.inodesFree: 1%
+  imagefs.available: 1%
+";
+
 /// What a stack is made of.
 #[derive(Clone, Debug)]
 pub struct StackOptions {
@@ -43,6 +56,8 @@ pub struct StackOptions {
     pub pause_image: String,
     /// Name of the busybox image.
     pub busybox_image: String,
+    /// Further arguments of the node agent.
+    pub node_arguments: Vec<String>,
     /// `RUST_LOG` of both programs.
     pub log: String,
 }
@@ -61,6 +76,7 @@ impl StackOptions {
             bpf: "auto".to_owned(),
             pause_image: "registry.local/pause:3.9".to_owned(),
             busybox_image: "registry.local/busybox:1.35".to_owned(),
+            node_arguments: Vec::new(),
             log: "info".to_owned(),
         }
     }
@@ -202,10 +218,18 @@ impl Stack {
 
     /// Kills the control plane as a crash would, and starts it again.
     pub fn crash_control(&mut self) -> Result<()> {
-        self.control
-            .take()
-            .context("the control plane does not run")?
-            .kill()?;
+        self.kill_control()?;
+        self.restart_control()
+    }
+
+    /// Kills the control plane as a crash would.
+    pub fn kill_control(&mut self) -> Result<()> {
+        let control = self.control.take();
+        control.context("the control plane does not run")?.kill()
+    }
+
+    /// Starts the control plane and waits until it answers.
+    pub fn restart_control(&mut self) -> Result<()> {
         self.start_control()?;
         self.wait_for_control()
     }
@@ -352,6 +376,13 @@ impl Stack {
         command.args(["--bridge", bridge, "--cgroup-root", cgroup_root]);
         command.args(["--max-pods", &self.options.max_pods.to_string()]);
         command.args(["--bpf", &self.options.bpf]);
+        let is_config = |argument: &String| argument.starts_with("--config");
+        if !self.options.node_arguments.iter().any(is_config) {
+            let path = dir.join("node.yaml");
+            std::fs::write(&path, NODE_CONFIG)?;
+            command.arg("--config").arg(path);
+        }
+        command.args(&self.options.node_arguments);
         Ok(command)
     }
 
