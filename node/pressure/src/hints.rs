@@ -21,9 +21,10 @@ use tokio::sync::watch;
 use crate::node;
 
 /// Tasks that wait this long, in microseconds, within [`PSI_WINDOW_US`] make a hint.
-const PSI_STALL_US: u64 = 150_000;
-/// The window in microseconds.
-const PSI_WINDOW_US: u64 = 1_000_000;
+const PSI_STALL_US: u64 = 300_000;
+/// The window in microseconds: without CAP_SYS_RESOURCE the kernel takes multiples of two seconds
+/// alone.
+const PSI_WINDOW_US: u64 = 2_000_000;
 /// Least time between two hints: who evicts needs a moment.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often the number is set anew, since the files that count as free change (kubelet's

@@ -25,7 +25,8 @@ use crate::testing::control_plane::FakeControlPlane;
 use crate::testing::node::{FakeNode, TestClock};
 use crate::testing::runtime::FakeRuntime;
 use crate::{
-    Doors, Kubelet, KubeletOptions, KubeletReport, Limits, NodeFacts, PodSettings, ResourceOptions, Timeline,
+    Doors, Kubelet, KubeletOptions, KubeletReport, Limits, NodeFacts, PodSettings, ResourceOptions,
+    Timeline,
 };
 
 /// A kubelet, its fakes, and the senders that drive it.
