@@ -6,6 +6,7 @@ mod doctor;
 mod facts;
 mod logging;
 mod logind;
+mod network;
 mod options;
 mod reset;
 mod sources;
@@ -79,7 +80,10 @@ fn configure(
             configuration.apply(options, &|option| options::is_given(matches, option))?
         }
     };
-    settings.static_pods.path.clone_from(&options.pod_manifest_path);
+    settings
+        .static_pods
+        .path
+        .clone_from(&options.pod_manifest_path);
     Ok(settings)
 }
 

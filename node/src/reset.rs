@@ -13,8 +13,8 @@ use swiftlet_model::runtime::Runtime;
 use swiftlet_model::volumes::Volumes;
 use swiftlet_volume::{Folders, PodFolders};
 
+use crate::network::pod_network;
 use crate::options::NodeOptions;
-use crate::wire::pod_network;
 
 /// Sandboxes that are stopped at the same time.
 const STOPS_IN_FLIGHT: usize = 8;

@@ -1,15 +1,10 @@
 //! Builds the node top to bottom and runs it until a signal.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use swiftlet_cgroup::PodCgroups;
-use swiftlet_cni::conflist::{PodNetwork, write_conf};
-use swiftlet_cni::observer::NetworkAttached;
-use swiftlet_cni::options::NetworkOptions;
-use swiftlet_cni::shim_server::{self, NetworkHandle};
 use swiftlet_cri::Cri;
 use swiftlet_kubelet::{Doors, Kubelet, KubeletOptions, NodeFacts, PodSettings, Timeline};
 use swiftlet_model::clock::SystemClock;
@@ -29,17 +24,12 @@ use crate::configuration::Settings;
 use crate::doctor::configuration::obstacle;
 use crate::facts;
 use crate::logind::Logind;
+use crate::network;
 use crate::options::{BpfChoice, NodeOptions};
 use crate::sources;
 
 /// Version of the agent, for people.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// Name of the pod network.
-const NETWORK: &str = "swiftlet";
-
-/// Pods on one bridge: the kernel allows 1,024 ports, and attaching gets slower as it fills.
-const PODS_PER_BRIDGE: usize = 500;
 
 /// Folder of checkpoints, in the agent's own.
 const CHECKPOINTS: &str = "checkpoints";
@@ -55,7 +45,7 @@ pub(crate) async fn run(options: &NodeOptions, settings: Settings) -> Result<()>
     let kubeconfig = Kubeconfig::read(&options.kubeconfig)?;
     let runtime = Arc::new(Cri::new(options.runtime_socket()));
     let pods = known_pods(runtime.as_ref()).await?;
-    let network = start_network(options, &pods)?;
+    let network = network::start(options, &pods)?;
     let (link, control) = NodeLink::start(NodeLinkOptions {
         node_name: options.node_name(),
         version: VERSION.to_owned(),
@@ -65,6 +55,11 @@ pub(crate) async fn run(options: &NodeOptions, settings: Settings) -> Result<()>
     let control_plane = Arc::new(link);
     let (pleg, lifecycle) = start_pleg(options, runtime.clone());
     let shutdown = CancellationToken::new();
+    tokio::spawn(network::sweep(
+        network.sweeper(),
+        runtime.clone(),
+        shutdown.clone(),
+    ));
     let facts = follow_facts(facts::read(options, &settings)?, &pleg, shutdown.clone());
     let node_name = options.node_name();
     let (expected, lists) = sources::start(&settings.static_pods, &node_name, &shutdown);
@@ -137,70 +132,6 @@ async fn known_pods(runtime: &dyn Runtime) -> Result<Vec<RuntimePod>> {
     let list = tokio::time::timeout(RUNTIME_LIMIT, runtime.list_pods()).await;
     let list = list.context("the container runtime does not answer in time")?;
     list.context("needs a container runtime: start containerd, or see swiftlet-node doctor")
-}
-
-/// The network that containerd is told of, and that answers it.
-pub(crate) fn pod_network(options: &NodeOptions) -> Result<PodNetwork> {
-    Ok(PodNetwork {
-        name: NETWORK.to_owned(),
-        bridge: options.bridge.clone(),
-        bridges: usize::try_from(options.max_pods)?.div_ceil(PODS_PER_BRIDGE),
-        subnet: options.pod_cidr,
-        mtu: None,
-        data_dir: options.cni_data_dir.clone(),
-        socket: options.cni_socket.clone(),
-    })
-}
-
-fn start_network(options: &NodeOptions, pods: &[RuntimePod]) -> Result<NetworkHandle> {
-    for folder in [
-        options.cni_socket.parent(),
-        Some(options.cni_data_dir.as_path()),
-    ] {
-        let folder = folder.unwrap_or(Path::new("/"));
-        std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
-    }
-    let network = pod_network(options)?;
-    let handle = shim_server::start(NetworkOptions {
-        socket: options.cni_socket.clone(),
-        conf: Some(network.plugin_conf()),
-        observer: Some(Arc::new(record_attached)),
-        ..NetworkOptions::default()
-    })
-    .context("cannot serve pod networks")?;
-    let live: Vec<&str> = pods
-        .iter()
-        .flat_map(|pod| &pod.sandboxes)
-        .map(|sandbox| sandbox.id.as_str())
-        .collect();
-    let freed = handle
-        .reconcile(&live)
-        .context("cannot read the addresses in use")?;
-    if freed > 0 {
-        tracing::info!(freed, "addresses of vanished sandboxes freed");
-    }
-    // Last: from now on containerd may ask.
-    let path = write_conf(&options.cni_conf_dir, &network)
-        .with_context(|| format!("cannot write to {}", options.cni_conf_dir.display()))?;
-    tracing::debug!(path = %path.display(), "network configuration written");
-    Ok(handle)
-}
-
-/// The network's part of each pod's timeline.
-fn record_attached(event: NetworkAttached) {
-    let at_us = event
-        .finished_at
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_micros();
-    tracing::debug!(
-        target: "swiftlet::timeline",
-        pod = format_args!("{}/{}", event.pod.namespace, event.pod.name),
-        uid = event.pod.uid,
-        phase = "network_attached",
-        at_us = u64::try_from(at_us).unwrap_or_default(),
-        duration_us = u64::try_from(event.duration.as_micros()).unwrap_or_default(),
-    );
 }
 
 fn pod_settings(options: &NodeOptions, pods: PodSettings) -> PodSettings {

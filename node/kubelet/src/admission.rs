@@ -189,11 +189,7 @@ fn stays(shutting_down: bool) -> Result<(), Rejection> {
     Ok(())
 }
 
-fn shortages(
-    pod: &Pod,
-    room: &Room,
-    allocatable: &Allocatable,
-) -> Vec<(Rejection, Shortage)> {
+fn shortages(pod: &Pod, room: &Room, allocatable: &Allocatable) -> Vec<(Rejection, Shortage)> {
     let wanted = pod_demand(pod);
     let count = |pods: usize| i64::try_from(pods).unwrap_or(i64::MAX);
     let mut found = Vec::new();

@@ -186,7 +186,12 @@ impl Images {
         let waited = self.clock.now().saturating_duration_since(started);
         match result {
             Ok(pulled) => {
-                self.tell(wanted, EventKind::Normal, PULLED, success(image, &pulled, waited));
+                self.tell(
+                    wanted,
+                    EventKind::Normal,
+                    PULLED,
+                    success(image, &pulled, waited),
+                );
                 Ok(Present {
                     image: image.to_owned(),
                     id: pulled.id,
@@ -242,7 +247,9 @@ impl Images {
 pub(crate) fn pull_secrets(pod: &Pod) -> Vec<ObjectRef> {
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     let spec = pod.spec.as_ref();
-    let named = spec.into_iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
+    let named = spec
+        .into_iter()
+        .flat_map(|spec| spec.image_pull_secrets.iter().flatten());
     named
         .filter(|one| !one.name.is_empty())
         .map(|one| ObjectRef {

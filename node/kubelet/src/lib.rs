@@ -20,24 +20,24 @@ use tokio_util::sync::CancellationToken;
 
 pub mod admission;
 pub mod cgroups;
-pub mod cpu_manager;
-pub mod eviction;
-mod keeper;
-pub mod node_shutdown;
-mod resize;
-mod resource_options;
 pub mod config;
+pub mod cpu_manager;
 mod events;
+pub mod eviction;
 mod housekeeping;
 mod images;
+mod keeper;
 pub mod kuberuntime;
 mod last_known;
 mod mirror;
+pub mod node_shutdown;
 pub mod node_status;
 mod options;
 pub mod pod_manager;
 mod pod_worker;
 pub mod prober;
+mod resize;
+mod resource_options;
 pub mod resources;
 mod shared;
 pub mod status;
@@ -114,10 +114,7 @@ impl Kubelet {
             Arc::clone(&self.shared),
             shutdown.clone(),
         ));
-        tasks.spawn(keeper::tasks(
-            Arc::clone(&self.shared),
-            shutdown.clone(),
-        ));
+        tasks.spawn(keeper::tasks(Arc::clone(&self.shared), shutdown.clone()));
         tasks.spawn(heartbeat::report(
             Arc::clone(&self.shared),
             shutdown.clone(),

@@ -130,6 +130,6 @@ mod tests {
     fn what_the_node_writes_is_read_only() {
         let read_only = |name: &&str| is_read_only(&pod(), name);
         assert!(["a", "b", "d"].iter().all(read_only));
-        assert!(!["c", "none"].iter().any(|name| read_only(name)));
+        assert!(!["c", "none"].iter().any(|name| is_read_only(&pod(), name)));
     }
 }

@@ -78,7 +78,7 @@ struct Manifest {
 struct Folder {
     options: FolderOptions,
     /// The folder that is looked at: the parent of a single file.
-    folder: PathBuf,
+    path: PathBuf,
     /// The one file that counts.
     only: Option<OsString>,
     manifests: BTreeMap<OsString, Manifest>,
@@ -101,7 +101,7 @@ impl Folder {
         let parent = options.path.parent().filter(|_| single);
         let name = options.path.file_name().filter(|_| single);
         Self {
-            folder: parent.unwrap_or(&options.path).to_owned(),
+            path: parent.unwrap_or(&options.path).to_owned(),
             only: name.map(OsStr::to_owned),
             options,
             manifests: BTreeMap::new(),
@@ -151,8 +151,8 @@ impl Folder {
     }
 
     fn watch(&self) -> Option<FolderWatch> {
-        let folder = self.folder.display();
-        FolderWatch::new(&self.folder)
+        let folder = self.path.display();
+        FolderWatch::new(&self.path)
             .inspect_err(|error| tracing::warn!(%folder, %error, "manifests are not watched"))
             .ok()
     }
@@ -171,7 +171,7 @@ impl Folder {
     }
 
     async fn is_link(&self, name: &OsStr) -> bool {
-        let entry = tokio::fs::symlink_metadata(self.folder.join(name)).await;
+        let entry = tokio::fs::symlink_metadata(self.path.join(name)).await;
         entry.is_ok_and(|entry| entry.is_symlink() || entry.nlink() > 1)
     }
 
@@ -184,11 +184,11 @@ impl Folder {
 
     /// Looks at everything; whether the list has changed.
     async fn look(&mut self) -> bool {
-        let names = match names(&self.folder).await {
+        let names = match names(&self.path).await {
             Ok(names) => names,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => {
-                let folder = self.folder.display();
+                let folder = self.path.display();
                 tracing::warn!(%folder, %error, "manifests cannot be listed; pods stay");
                 return false;
             }
@@ -211,7 +211,7 @@ impl Folder {
     }
 
     async fn is_stale(&self, name: &OsStr) -> bool {
-        let Ok(file) = tokio::fs::metadata(self.folder.join(name)).await else {
+        let Ok(file) = tokio::fs::metadata(self.path.join(name)).await else {
             return true;
         };
         let stamp = Stamp::of(&file);
@@ -224,7 +224,7 @@ impl Folder {
 
     /// Reads one file; whether the list has changed.
     async fn read(&mut self, name: &OsStr) -> bool {
-        let path = self.folder.join(name);
+        let path = self.path.join(name);
         let (stamp, text) = match content(&path).await {
             Ok(Some(read)) => read,
             Ok(None) => {

@@ -128,7 +128,7 @@ impl Configuration {
         if let Some(socket) = self.text("containerRuntimeEndpoint")
             && !is_flag("container_runtime_endpoint")
         {
-            options.container_runtime_endpoint = socket.to_owned();
+            socket.clone_into(&mut options.container_runtime_endpoint);
         }
         if let Some(cidr) = self.text("podCIDR")
             && !is_flag("pod_cidr")

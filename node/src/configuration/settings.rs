@@ -8,7 +8,7 @@ use swiftlet_kubelet::{Limits, PodSettings, ResourceOptions};
 use swiftlet_source::{FILE_CHECK_PERIOD, HTTP_CHECK_PERIOD};
 
 /// Everything that has no option on the command line, or more to it than that.
-#[derive(Clone, Debug)]
+#[derive(Default, Clone, Debug)]
 pub(crate) struct Settings {
     /// Limits of the kubelet.
     pub(crate) limits: Limits,
@@ -49,20 +49,6 @@ impl Default for StaticPods {
             url: None,
             headers: Vec::new(),
             http_period: HTTP_CHECK_PERIOD,
-        }
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            pods: PodSettings::default(),
-            resources: ResourceOptions::default(),
-            static_pods: StaticPods::default(),
-            taints: Vec::new(),
-            fail_swap_on: false,
-            fail_cgroup_v1: false,
         }
     }
 }

@@ -114,14 +114,13 @@ fn another(field: &Field) -> Value {
         Kind::Int => (field.default.as_i64().unwrap_or_default() + 1).into(),
         Kind::Float => 0.5.into(),
         Kind::String => "other".into(),
-        Kind::Duration => "7s".into(),
+        Kind::Duration | Kind::Any => "7s".into(),
         Kind::Quantity => "7Mi".into(),
         Kind::Strings => serde_json::json!(["other"]),
         Kind::Map => serde_json::json!({"key": "other"}),
         Kind::Bools => serde_json::json!({"Gate": true}),
         Kind::Headers => serde_json::json!({"X-Key": ["other"]}),
         Kind::List => serde_json::json!([{"key": "other"}]),
-        Kind::Any => "7s".into(),
     }
 }
 

@@ -184,10 +184,7 @@ fn a_volume_is_seen_through_the_claim_that_a_pod_of_the_node_names() {
 struct Unserved;
 
 impl Unserved {
-    fn answer<T: Send>() -> futures::future::BoxFuture<'static, Result<T, ApiError>>
-    where
-        T: 'static,
-    {
+    fn answer<T: Send + 'static>() -> futures::future::BoxFuture<'static, Result<T, ApiError>> {
         let error = swiftlet_client::fake::error(404, "NotFound", "no such path");
         Box::pin(std::future::ready(Err(error)))
     }

@@ -54,8 +54,6 @@ pub struct Row {
     pub state: State,
     /// If there are any: the only values that are served; others are refused.
     pub values: Vec<String>,
-    /// A field of the pod's spec that must be true for the field not to be refused.
-    pub unless: Option<String>,
     /// The source that reads the field.
     pub place: Option<String>,
     /// What else a user should know.
@@ -81,7 +79,6 @@ pub fn refused(pod: &Pod) -> Vec<String> {
     };
     let mut walk = Walk {
         table: &TABLE,
-        spec: &spec,
         found: Vec::new(),
     };
     walk.value("spec", "spec", &spec);
@@ -101,7 +98,6 @@ struct Table {
 struct Rule {
     refused: bool,
     values: Vec<String>,
-    unless: Option<String>,
 }
 
 impl Table {
@@ -127,7 +123,6 @@ impl Table {
         let rule = Rule {
             refused: row.state == State::Refused,
             values: row.values.clone(),
-            unless: row.unless.clone(),
         };
         if let Some(parent) = path.strip_suffix(".**") {
             self.subtrees.insert(parent.to_owned(), rule);
@@ -154,7 +149,6 @@ impl Table {
 
 struct Walk<'a> {
     table: &'a Table,
-    spec: &'a Value,
     found: Vec<String>,
 }
 
@@ -204,9 +198,8 @@ impl Walk<'_> {
             None => self.found.push(shown.to_owned()),
             Some(rule) if rule.values.contains(&text) => {}
             Some(rule) if rule.refused && rule.values.is_empty() => {
-                let holds = |field: &String| self.spec[field] == true;
                 // `false` is what stands there if nothing is said.
-                if value != false && !rule.unless.as_ref().is_some_and(holds) {
+                if value != false {
                     self.found.push(shown.to_owned());
                 }
             }

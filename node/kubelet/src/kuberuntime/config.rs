@@ -18,6 +18,7 @@ pub mod dns;
 pub mod hostname;
 mod mounts;
 mod non_root;
+mod ports;
 pub mod sandbox;
 pub mod security;
 pub mod sysctl;

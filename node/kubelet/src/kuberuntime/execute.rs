@@ -32,8 +32,8 @@ use crate::kuberuntime::env::{
 use crate::kuberuntime::hooks::HookError;
 use crate::kuberuntime::limits::pod_cgroup;
 use crate::kuberuntime::places::places;
-use crate::prober::check::Check;
 use crate::kuberuntime::sandbox::{SandboxError, prepare};
+use crate::prober::check::Check;
 use crate::shared::Shared;
 
 /// What a call came back with.

@@ -57,15 +57,21 @@ impl Door {
         services.get(namespace).cloned()
     }
 
-    /// A static pod waits for no API (`IsStaticPod` in `pkg/kubelet/kubelet_pods.go`).
+    /// A static pod waits for no API (`IsStaticPod` in `pkg/kubelet/kubelet_pods.go`), and no pod
+    /// does before the API has spoken for the first time.
     fn without_connection(&self, namespace: &str) -> Option<Arc<Vec<Service>>> {
         let known = self.known_services(namespace);
-        let is_static = || self.view.borrow().has_static_in(namespace);
-        known.or_else(|| is_static().then(Arc::default))
+        let waits_not =
+            || !self.inner.ever_connected() || self.view.borrow().has_static_in(namespace);
+        known.or_else(|| waits_not().then(Arc::default))
     }
 }
 
 impl ControlPlane for Door {
+    fn ever_connected(&self) -> bool {
+        self.inner.ever_connected()
+    }
+
     fn publish_status<'a>(
         &'a self,
         pod: &'a PodKey,

@@ -43,6 +43,7 @@ impl Worker {
             }
             Answer::Volumes(Ok(volumes)) => {
                 self.view.volumes = Some(volumes);
+                self.tell_lacking();
                 self.refresh_later(now);
             }
             Answer::Volumes(Err(error)) => {

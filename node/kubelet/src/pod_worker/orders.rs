@@ -30,6 +30,8 @@ impl Worker {
                 )
             };
             self.lanes.hurry(waits, now);
+            // What was told before there was a connection has been heard by nobody.
+            self.view.refresh |= self.tell_lacking();
         }
         if self.order.referenced != before.referenced {
             let names_it =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Container;
-use swiftlet_model::events::{BACK_OFF, EventKind, FAILED};
+use swiftlet_model::events::{BACK_OFF, EventKind, FAILED, FAILED_MOUNT};
 use swiftlet_model::ids::{ContainerId, ContainerName, PodUid};
 use swiftlet_model::runtime::SandboxConfig;
 
@@ -67,6 +67,15 @@ impl Worker {
     pub(super) fn refresh_later(&mut self, now: Instant) {
         let due = self.shared.doors.volumes.refresh_due(&self.key.uid);
         self.view.refresh_at = due.map(|due| now + due);
+    }
+
+    /// Says what the pod starts without; answers whether it does.
+    pub(super) fn tell_lacking(&self) -> bool {
+        let lacking = self.shared.doors.volumes.lacking(&self.key.uid);
+        let Some(message) = lacking else { return false };
+        tracing::warn!(pod = %self.key, "{message}");
+        self.tell(None, EventKind::Warning, FAILED_MOUNT, message);
+        true
     }
 
     /// Brings volumes up to date that show what may change.

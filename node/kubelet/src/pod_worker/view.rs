@@ -217,13 +217,7 @@ fn keep_newer(before: &ContainerStatus, found: &mut ContainerStatus) {
     if found.state == ContainerState::Exited {
         match (&before.exit, &mut found.exit) {
             (Some(before), None) => found.exit = Some(before.clone()),
-            (Some(before), Some(found)) => {
-                found.code = before.code;
-                if before.oom_killed {
-                    found.oom_killed = true;
-                    found.reason.clone_from(&before.reason);
-                }
-            }
+            (Some(before), Some(found)) => records::keep_first(before, found),
             (None, _) => {}
         }
     }

@@ -60,9 +60,7 @@ impl SyncLoop {
     pub(super) fn start_successor(&mut self, name: &FullName) {
         let waits = |pod: &&Arc<Pod>| {
             let uid = PodKey::of(pod).uid;
-            full_name(pod) == *name
-                && !self.workers.contains_key(&uid)
-                && !self.done.contains(&uid)
+            full_name(pod) == *name && !self.workers.contains_key(&uid) && !self.done.contains(&uid)
         };
         let waiting = self.pods.statics().find(waits).map(Arc::clone);
         if let Some(pod) = waiting {

@@ -22,6 +22,8 @@ pub(crate) struct Told {
     pub(crate) leases: usize,
     pub(crate) referenced: BTreeMap<ObjectRef, ReferencedData>,
     pub(crate) connected: bool,
+    /// It was connected at any time since the kubelet started.
+    pub(crate) reached: bool,
     /// Services by namespace.
     pub(crate) services: BTreeMap<String, Vec<Service>>,
     /// Whole objects.
@@ -45,6 +47,7 @@ impl FakeControlPlane {
         Self {
             told: Mutex::new(Told {
                 connected: true,
+                reached: true,
                 ..Told::default()
             }),
         }
@@ -85,6 +88,11 @@ impl FakeControlPlane {
 }
 
 impl ControlPlane for FakeControlPlane {
+    fn ever_connected(&self) -> bool {
+        let told = self.told.lock().unwrap();
+        told.reached || told.connected
+    }
+
     fn publish_status<'a>(
         &'a self,
         pod: &'a PodKey,
@@ -136,12 +144,12 @@ impl ControlPlane for FakeControlPlane {
         &'a self,
         namespace: &'a str,
     ) -> BoxFuture<'a, Result<Arc<Vec<Service>>, ControlPlaneError>> {
-        let mut services = Vec::new();
-        let told = self.tell(|told| {
-            let known = told.services.get(namespace).cloned();
-            services = known.unwrap_or_default();
-        });
-        async move { told.map(|()| Arc::new(services)) }.boxed()
+        // Known from before, whether there is a connection now or not.
+        let is_known = self.ever_connected();
+        let told = self.told.lock().unwrap();
+        let known = told.services.get(namespace).cloned();
+        let answer = is_known.then(|| Arc::new(known.unwrap_or_default()));
+        async move { answer.ok_or(ControlPlaneError::Disconnected) }.boxed()
     }
 
     fn forget_services(&self, _namespace: &str) {}

@@ -56,6 +56,8 @@ pub(crate) struct FakeNode {
     pub(crate) refreshes: Mutex<usize>,
     /// How long the volumes' tokens are good.
     pub(crate) refresh_due: Mutex<Option<Duration>>,
+    /// What the pods' volumes lack until they are refreshed.
+    pub(crate) lacking: Mutex<Option<String>>,
     /// What the volumes take.
     pub(crate) usage: Mutex<BTreeMap<PodUid, VolumeUsage>>,
     /// The `/etc/hosts` that were written last.
@@ -108,9 +110,14 @@ impl Volumes for FakeNode {
             self.logs.lock().unwrap().insert(uid.clone());
             self.volumes.lock().unwrap().insert(uid);
             let spec = pod.spec.as_ref();
-            let volumes = spec.and_then(|spec| spec.volumes.as_ref()).into_iter().flatten();
+            let volumes = spec
+                .and_then(|spec| spec.volumes.as_ref())
+                .into_iter()
+                .flatten();
             let place = |name: &str| PathBuf::from(format!("/volumes/{name}"));
-            Ok(volumes.map(|one| (one.name.clone(), place(&one.name))).collect())
+            Ok(volumes
+                .map(|one| (one.name.clone(), place(&one.name)))
+                .collect())
         }
         .boxed()
     }
@@ -118,6 +125,7 @@ impl Volumes for FakeNode {
     fn refresh<'a>(&'a self, _pod: &'a Arc<Pod>) -> BoxFuture<'a, Result<(), VolumeError>> {
         async {
             *self.refreshes.lock().unwrap() += 1;
+            *self.lacking.lock().unwrap() = None;
             Ok(())
         }
         .boxed()
@@ -152,6 +160,10 @@ impl Volumes for FakeNode {
 
     fn refresh_due(&self, _pod: &PodUid) -> Option<Duration> {
         *self.refresh_due.lock().unwrap()
+    }
+
+    fn lacking(&self, _pod: &PodUid) -> Option<String> {
+        self.lacking.lock().unwrap().clone()
     }
 
     fn usage<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<VolumeUsage, VolumeError>> {

@@ -82,12 +82,7 @@ impl Probes for FakeProbes {
         .boxed()
     }
 
-    fn tcp<'a>(
-        &'a self,
-        host: &'a str,
-        port: u16,
-        limit: Duration,
-    ) -> BoxFuture<'a, ProbeAnswer> {
+    fn tcp<'a>(&'a self, host: &'a str, port: u16, limit: Duration) -> BoxFuture<'a, ProbeAnswer> {
         self.ask(format!("tcp {host}:{port}"), limit)
     }
 

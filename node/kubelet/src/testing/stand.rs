@@ -61,6 +61,7 @@ impl Stand {
         let runtime = Arc::new(FakeRuntime::new(Duration::from_millis(10)));
         let control_plane = Arc::new(FakeControlPlane::new());
         control_plane.told.lock().unwrap().connected = false;
+        control_plane.told.lock().unwrap().reached = false;
         let (node, clock) = (Arc::new(FakeNode::default()), Arc::new(TestClock::new()));
         let stand = Self::start(runtime, control_plane, node, clock);
         stand.turn(Duration::from_millis(1)).await;
@@ -135,6 +136,8 @@ impl Stand {
     pub(crate) async fn restart(self) -> Self {
         self.shutdown.cancel();
         self.task.await.unwrap();
+        let told = &self.control_plane.told;
+        told.lock().unwrap().reached = false;
         let next = Self::start(self.runtime, self.control_plane, self.node, self.clock);
         next.turn(Duration::from_millis(1)).await;
         next

@@ -157,3 +157,38 @@ async fn the_pods_of_the_control_plane_outlive_a_reboot_without_it() {
         "one was deleted while the node was away"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn known_pods_that_start_alone_get_what_they_lack_when_the_control_plane_is_there() {
+    let stand = Stand::new().await;
+    let kept = pod("kept");
+    stand.upsert(&kept).await;
+    stand.seconds(20).await;
+    reboot(&stand);
+    stand.control_plane.told.lock().unwrap().connected = false;
+    // The last document was written by a program that knew no Services.
+    let all = || stand.node.checkpoints.all.lock().unwrap();
+    let document = all().get("last-known-pods").unwrap().clone();
+    let pods = document.iter().position(|byte| *byte == b'\n').unwrap();
+    let document = [b"{}", &document[pods..]].concat();
+    all().insert("last-known-pods".to_owned(), document);
+    let lacking = "volume \"a\" lacks its token \"token\"";
+    let stand = stand.restart().await;
+    *stand.node.lacking.lock().unwrap() = Some(lacking.to_owned());
+    stand.seconds(7).await;
+    assert_eq!(
+        running(&stand),
+        ["kept"],
+        "no Services are known, and no token"
+    );
+
+    let before = *stand.node.refreshes.lock().unwrap();
+    stand.control_plane.told.lock().unwrap().events.clear();
+    stand.control_plane.told.lock().unwrap().connected = true;
+    stand.list(&[&kept]).await;
+    stand.seconds(1).await;
+    assert_eq!(*stand.node.refreshes.lock().unwrap(), before + 1);
+    let told = stand.control_plane.told.lock().unwrap();
+    let told: Vec<_> = told.events.iter().map(|event| &event.message).collect();
+    assert!(told.contains(&&Some(lacking.to_owned())), "{told:?}");
+}

@@ -65,7 +65,7 @@ pub(crate) fn match_subnet(address: Address, compare: Compare, subnet: Ipv4Net) 
     let register = Register(0);
     [
         load_address(address, register),
-        mask(register, &subnet.netmask().octets()),
+        mask(register, subnet.netmask().octets()),
         compared(register, compare, &subnet.network().octets()),
     ]
     .concat()
@@ -107,7 +107,7 @@ pub(crate) fn match_rewritten_destination() -> Vec<u8> {
     ];
     [
         expression("ct", &body.concat()),
-        mask(register, &IPS_DST_NAT.to_ne_bytes()),
+        mask(register, IPS_DST_NAT.to_ne_bytes()),
         compared(register, Compare::Different, &[0; 4]),
     ]
     .concat()
@@ -182,7 +182,7 @@ fn payload(base: u32, offset: u32, length: u32, to: Register) -> Vec<u8> {
     expression("payload", &body.concat())
 }
 
-fn mask(register: Register, mask: &[u8; 4]) -> Vec<u8> {
+fn mask(register: Register, mask: [u8; 4]) -> Vec<u8> {
     const NFTA_BITWISE_SREG: u16 = 1;
     const NFTA_BITWISE_DREG: u16 = 2;
     const NFTA_BITWISE_LEN: u16 = 3;
@@ -192,7 +192,7 @@ fn mask(register: Register, mask: &[u8; 4]) -> Vec<u8> {
         number(NFTA_BITWISE_SREG, register.number()),
         number(NFTA_BITWISE_DREG, register.number()),
         number(NFTA_BITWISE_LEN, 4),
-        data(NFTA_BITWISE_MASK, mask),
+        data(NFTA_BITWISE_MASK, &mask),
         data(NFTA_BITWISE_XOR, &Ipv4Addr::UNSPECIFIED.octets()),
     ];
     expression("bitwise", &body.concat())

@@ -2,7 +2,7 @@
 //!
 //! `## name: root root` begins a section, and a root that begins with another section's name stands
 //! for that section's roots. `@ path` names the source that reads the fields that follow. Every
-//! other line is `path state [value|value] unless=field @path ; note`, and `#` begins a comment.
+//! other line is `path state [value|value] @path ; note`, and `#` begins a comment.
 
 use std::collections::HashMap;
 
@@ -83,15 +83,10 @@ fn row(line: &str, place: Option<&String>) -> Result<Row, &'static str> {
         path,
         state,
         values: Vec::new(),
-        unless: None,
         place: place.filter(|_| reads).cloned(),
         note: note.trim().to_owned(),
     };
     for word in words {
-        if let Some(field) = word.strip_prefix("unless=") {
-            row.unless = Some(field.to_owned());
-            continue;
-        }
         let list = word
             .strip_prefix('[')
             .and_then(|word| word.strip_suffix(']'));

@@ -177,9 +177,10 @@ impl<'de> MapAccess<'de> for Fields<'_> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         let path = &self.tracer.path;
         seed.deserialize(Tracer {
-            path: match self.is_map {
-                true => format!("{path}{{}}"),
-                false => format!("{path}.{}", self.now),
+            path: if self.is_map {
+                format!("{path}{{}}")
+            } else {
+                format!("{path}.{}", self.now)
             },
             found: &mut *self.tracer.found,
             text: "x",

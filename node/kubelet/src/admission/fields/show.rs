@@ -68,12 +68,8 @@ fn remarks(row: &Row) -> String {
         State::Refused => Some(format!("but for {values}")),
         _ => Some(values),
     };
-    let unless = row
-        .unless
-        .as_ref()
-        .map(|field| format!("but for pods with `{field}`"));
     let note = Some(row.note.clone()).filter(|note| !note.is_empty());
-    let all: Vec<_> = [values, unless, note].into_iter().flatten().collect();
+    let all: Vec<_> = [values, note].into_iter().flatten().collect();
     all.join("; ")
 }
 
@@ -85,12 +81,11 @@ mod tests {
     #[test]
     fn a_line_shows_its_state_values_and_note() {
         let text = "## Pod: spec\na served [x|y] @f.rs ; why\nb refused [true]\n\
-                    c refused unless=hostNetwork\nd.** control\n";
+                    d.** control\n";
         let shown = document(&parse(text).unwrap());
         for line in [
             "| `a` | served | `x`, `y`; why |",
             "| `b` | refused | but for `true` |",
-            "| `c` | refused | but for pods with `hostNetwork` |",
             "| `d.**` | control plane |  |",
         ] {
             assert!(shown.contains(line), "{shown}");

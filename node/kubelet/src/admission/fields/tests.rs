@@ -158,21 +158,6 @@ fn what_says_nothing_is_not_refused() {
 }
 
 #[test]
-fn a_port_of_the_node_is_refused_unless_the_pod_lives_in_its_network() {
-    let pod = |host: bool| -> Pod {
-        let port = json!({"containerPort": 80, "hostPort": 80});
-        let containers = json!([{"name": "a", "ports": [port]}]);
-        let spec = json!({"hostNetwork": host, "containers": containers});
-        serde_json::from_value(json!({"spec": spec})).unwrap()
-    };
-    assert_eq!(
-        refused(&pod(false)),
-        ["spec.containers[a].ports[0].hostPort"]
-    );
-    assert_eq!(refused(&pod(true)), Vec::<String>::new());
-}
-
-#[test]
 fn an_ordinary_pod_is_served() {
     assert_eq!(refused(&pod("a")), Vec::<String>::new());
 }

@@ -162,7 +162,10 @@ proptest! {
     fn no_image_in_use_and_no_young_image_is_a_candidate(
         looks in prop::collection::vec((0_u64..300, 0_usize..6, 0_usize..6), 1..20)
     ) {
-        let policy = ImageGcPolicy { maximum_age: Some(Duration::from_secs(60)), ..Default::default() };
+        let policy = ImageGcPolicy {
+            maximum_age: Some(Duration::from_mins(1)),
+            ..Default::default()
+        };
         let mut now = Instant::now();
         let mut records = ImageRecords::default();
         let mut seen: HashMap<String, Option<Instant>> = HashMap::new();

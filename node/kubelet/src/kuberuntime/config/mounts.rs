@@ -141,7 +141,10 @@ mod tests {
         assert_eq!(look(&container), expected);
         container.volume_mounts = Some(vec![mount("/etc/hosts")]);
         container.termination_message_path = None;
-        assert_eq!(look(&container), [("/etc/hosts".to_owned(), "/sub/0".to_owned())]);
+        assert_eq!(
+            look(&container),
+            [("/etc/hosts".to_owned(), "/sub/0".to_owned())]
+        );
     }
 
     #[test]

@@ -67,9 +67,8 @@ pub(super) fn verify(
     let container = container.name.clone();
     match (user, image_user) {
         (Some(0), _) => Err(NonRootError::User { pod, container }),
-        (Some(_), _) => Ok(()),
         (None, ImageUser::Unset | ImageUser::Uid(0)) => Err(NonRootError::Image { pod, container }),
-        (None, ImageUser::Uid(_)) => Ok(()),
+        (Some(_), _) | (None, ImageUser::Uid(_)) => Ok(()),
         (None, ImageUser::Name(user)) => Err(NonRootError::Name {
             user: user.clone(),
             pod,

@@ -9,6 +9,7 @@ use swiftlet_model::runtime::{NamespaceOptions, PodSecurity, SandboxConfig};
 
 use super::dns::pod_dns;
 use super::hostname::{host_names, kernel_hostname};
+use super::ports::port_mappings;
 use super::security::{groups_strict, is_privileged, selinux, supplemental_groups};
 use super::sysctl;
 use crate::options::PodSettings;
@@ -50,7 +51,7 @@ pub fn sandbox_config(pod: &Pod, attempt: u32, inputs: &SandboxInputs<'_>) -> Sa
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
         cgroup_parent: inputs.cgroup.to_owned(),
         dns: Some(dns),
-        port_mappings: Vec::new(),
+        port_mappings: port_mappings(&spec),
         namespaces: namespaces(&spec),
         sysctls: sysctls(&spec),
         runtime_handler: String::new(),

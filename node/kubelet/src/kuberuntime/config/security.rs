@@ -96,9 +96,10 @@ fn seccomp_profile(
     settings: &PodSettings,
 ) -> Result<SecurityProfile, ConfigError> {
     let Some(profile) = written else {
-        return Ok(match settings.seccomp_default {
-            true => SecurityProfile::RuntimeDefault,
-            false => SecurityProfile::Unconfined,
+        return Ok(if settings.seccomp_default {
+            SecurityProfile::RuntimeDefault
+        } else {
+            SecurityProfile::Unconfined
         });
     };
     match profile.type_.as_str() {

@@ -18,6 +18,9 @@ const RECORD_DELAY_MAX: Duration = Duration::from_secs(1);
 /// s.
 const RECORD_TRIES_MAX: u32 = 12;
 
+/// The reason that a runtime gives for an end that it has not seen.
+const UNSEEN: &str = "Unknown";
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordWanted {
     tries: u32,
@@ -117,11 +120,7 @@ impl View {
         let kernel = known.exit.take();
         let mut exit = record.exit;
         if let (Some(exit), Some(kernel)) = (&mut exit, &kernel) {
-            exit.code = kernel.code;
-            exit.oom_killed |= kernel.oom_killed;
-            if kernel.oom_killed {
-                exit.reason.clone_from(&kernel.reason);
-            }
+            keep_first(kernel, exit);
         }
         known.state = ContainerState::Exited;
         known.exit = exit.or(kernel);
@@ -170,6 +169,21 @@ impl View {
         {
             *container = lost(container.clone(), now.1);
         }
+    }
+}
+
+/// What was known first of an end stays. What the runtime adds counts where it has seen that end: a
+/// runtime that was away tells of a reason that it does not know, and of the time when it came
+/// back.
+pub(super) fn keep_first(first: &ContainerExit, told: &mut ContainerExit) {
+    let was_seen = told.code == first.code && told.reason != UNSEEN;
+    told.code = first.code;
+    told.oom_killed |= first.oom_killed;
+    if first.oom_killed || !was_seen {
+        told.reason.clone_from(&first.reason);
+    }
+    if !was_seen {
+        told.at = first.at;
     }
 }
 
@@ -259,6 +273,42 @@ mod tests {
         };
         view.queried(again, at(7));
         assert_eq!(exit(&view).reason, "OOMKilled");
+    }
+
+    #[test]
+    fn a_runtime_that_was_away_changes_nothing_of_an_end_that_the_kernel_saw() {
+        for (code, reason) in [(0, "Completed"), (3, "Error"), (255, "Error")] {
+            let (mut view, id, now) = (view(), "c".into(), Instant::now());
+            let kernel = KernelExit {
+                code,
+                signal: 0,
+                oom_killed: false,
+            };
+            assert!(view.died(&id, Some(kernel), at(5), now));
+            let told = ContainerExit {
+                code: 255,
+                oom_killed: false,
+                at: at(9),
+                reason: "Unknown".into(),
+                message: String::new(),
+            };
+            let record = ContainerStatus {
+                state: ContainerState::Exited,
+                exit: Some(told),
+                ..running()
+            };
+            let expected = (code, reason, at(5));
+            let found = RuntimePod {
+                containers: vec![record.clone()],
+                ..RuntimePod::empty(view.pod.pod.clone())
+            };
+            view.queried(found, at(9));
+            let known = exit(&view);
+            assert_eq!((known.code, known.reason.as_str(), known.at), expected);
+            view.recorded(record, now);
+            let known = exit(&view);
+            assert_eq!((known.code, known.reason.as_str(), known.at), expected);
+        }
     }
 
     #[test]

@@ -19,18 +19,18 @@ fn made(
     security(&pod, &container, &settings, None)
 }
 
-fn seccomp(kind: &str, name: Option<&str>) -> Option<SeccompProfile> {
-    Some(SeccompProfile {
+fn seccomp(kind: &str, name: Option<&str>) -> SeccompProfile {
+    SeccompProfile {
         type_: kind.into(),
         localhost_profile: name.map(str::to_owned),
-    })
+    }
 }
 
-fn armor(kind: &str, name: Option<&str>) -> Option<AppArmorProfile> {
-    Some(AppArmorProfile {
+fn armor(kind: &str, name: Option<&str>) -> AppArmorProfile {
+    AppArmorProfile {
         type_: kind.into(),
         localhost_profile: name.map(str::to_owned),
-    })
+    }
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_containers_own_word_wins_over_its_pods() {
     let of_pod = PodSecurityContext {
         run_as_user: Some(1),
         run_as_group: Some(2),
-        seccomp_profile: seccomp("RuntimeDefault", None),
+        seccomp_profile: Some(seccomp("RuntimeDefault", None)),
         se_linux_options: Some(SELinuxOptions {
             user: Some("pod".into()),
             ..SELinuxOptions::default()
@@ -57,7 +57,7 @@ fn a_containers_own_word_wins_over_its_pods() {
     let own = SecurityContext {
         run_as_user: Some(3),
         run_as_group: Some(4),
-        seccomp_profile: seccomp("Unconfined", None),
+        seccomp_profile: Some(seccomp("Unconfined", None)),
         se_linux_options: Some(SELinuxOptions {
             type_: Some("own".into()),
             ..SELinuxOptions::default()
@@ -109,7 +109,7 @@ fn a_seccomp_profile_of_the_node_lies_in_the_kubelets_folder() {
     };
     let local = made(
         PodSecurityContext::default(),
-        own(seccomp("Localhost", Some("a/b.json"))),
+        own(Some(seccomp("Localhost", Some("a/b.json")))),
     );
     assert_eq!(
         local.unwrap().seccomp,
@@ -119,7 +119,7 @@ fn a_seccomp_profile_of_the_node_lies_in_the_kubelets_folder() {
     );
     let nameless = made(
         PodSecurityContext::default(),
-        own(seccomp("Localhost", None)),
+        own(Some(seccomp("Localhost", None))),
     );
     assert_eq!(nameless, Err(ConfigError::NoSeccompProfile));
 }
@@ -150,7 +150,7 @@ fn an_app_armor_profile_is_the_containers_the_annotations_or_the_pods() {
     };
     assert_eq!(app_armor_profile(&pod, "main", None), None);
     pod.spec.as_mut().unwrap().security_context = Some(PodSecurityContext {
-        app_armor_profile: armor("Unconfined", None),
+        app_armor_profile: Some(armor("Unconfined", None)),
         ..PodSecurityContext::default()
     });
     assert_eq!(
@@ -166,7 +166,7 @@ fn an_app_armor_profile_is_the_containers_the_annotations_or_the_pods() {
         pod.metadata.annotations = Some([(key.clone(), text.to_owned())].into());
         assert_eq!(app_armor_profile(&pod, "main", None), Some(expected));
     }
-    let own = context(armor("Localhost", Some("own")));
+    let own = context(Some(armor("Localhost", Some("own"))));
     assert_eq!(
         app_armor_profile(&pod, "main", Some(&own)),
         Some(SecurityProfile::Localhost("own".into()))
