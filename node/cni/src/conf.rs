@@ -101,6 +101,17 @@ impl NetworkConf {
         })
     }
 
+    /// Reads a conf for DEL: what the runtime asked for this one pod does not matter any more, and
+    /// must not keep its parts here for ever.
+    pub(crate) fn parse_to_remove(json: &[u8]) -> Result<Self, NetworkError> {
+        let mut conf: serde_json::Value =
+            serde_json::from_slice(json).map_err(NetworkError::Decode)?;
+        if let Some(fields) = conf.as_object_mut() {
+            fields.retain(|name, _| !["runtimeConfig", "args", "prevResult"].contains(&&**name));
+        }
+        Self::parse(conf.to_string().as_bytes())
+    }
+
     /// The version in which an error about this conf is written.
     pub(crate) fn version_of(json: &[u8]) -> String {
         #[derive(serde::Deserialize)]

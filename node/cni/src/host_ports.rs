@@ -5,6 +5,7 @@
 //!   prerouting, output   for an address of this machine: jump ports
 //!   ports                address . protocol . port  ─ map "bound" ─▶ pod . port
 //!                        protocol . port            ─ map "any"   ─▶ pod . port
+//!   guard                packets for 127.0.0.0/8 that do not come from the node itself are dropped
 //!   postrouting          what was sent on that way and comes from the pod's own network, or from
 //!                        127.0.0.0/8, is masqueraded, or the answer would not come back
 //! ```
@@ -94,10 +95,7 @@ impl HostPorts {
         if mappings.is_empty() {
             return Ok(());
         }
-        let ports = Ports {
-            address,
-            mappings: mappings.to_vec(),
-        };
+        let ports = Ports::new(address, mappings);
         self.refuse_conflicts(container_id, &ports)?;
         if let Some(folder) = &self.folder {
             files::save(folder, container_id, &ports)?;
@@ -121,16 +119,29 @@ impl HostPorts {
 
     /// Takes a sandbox's ports back; it need not have any.
     pub(crate) fn remove(&mut self, container_id: &str) -> Result<(), NetworkError> {
-        let Some(ports) = self.ports.remove(container_id) else {
+        let Some(ports) = self.ports.get(container_id).cloned() else {
             return Ok(());
         };
-        self.adopted.remove(container_id);
         let mut socket = NetlinkSocket::netfilter()?;
         let mut transaction = Transaction::of(&self.table);
         table::delete(&mut transaction, &ports);
-        match transaction.commit(&mut socket, STEP)? {
-            None | Some(Errno::ENOENT) => {}
-            Some(source) => return Err(NetworkError::Kernel { step: STEP, source }),
+        let refused = transaction.commit(&mut socket, STEP)?;
+        // Known no longer only when they lead nowhere: the address will be another pod's.
+        self.ports.remove(container_id);
+        self.adopted.remove(container_id);
+        match refused {
+            None => {}
+            // Somebody has changed the table: nothing was deleted, so it is made anew without them.
+            Some(Errno::ENOENT) => {
+                if let Err(error) = self.write_all(&mut socket) {
+                    self.ports.insert(container_id.to_owned(), ports);
+                    return Err(error);
+                }
+            }
+            Some(source) => {
+                self.ports.insert(container_id.to_owned(), ports);
+                return Err(NetworkError::Kernel { step: STEP, source });
+            }
         }
         forget_flows(&ports);
         match &self.folder {

@@ -97,7 +97,10 @@ impl Network {
         conf: &[u8],
         deadline: Deadline,
     ) -> Result<Vec<u8>, NetworkError> {
-        let conf = NetworkConf::parse(conf)?;
+        let conf = match request {
+            Request::Del(_) => NetworkConf::parse_to_remove(conf)?,
+            _ => NetworkConf::parse(conf)?,
+        };
         match request {
             Request::Add(attachment) => self.add(host, attachment, &conf, deadline),
             Request::Del(attachment) => {
@@ -117,8 +120,8 @@ impl Network {
         }
     }
 
-    /// Frees what belongs to sandboxes that are not alive and were not at the sweep before: one that
-    /// is just being made is not in the runtime's list yet. Says of how many sandboxes.
+    /// Frees what belongs to sandboxes that are not alive and were not at the sweep before: one
+    /// that is just being made is not in the runtime's list yet. Says of how many sandboxes.
     pub(crate) fn sweep(&self, live: &[&str]) -> Result<usize, NetworkError> {
         let pools = self.open_pools();
         let mut missing: HashSet<_> = pools.iter().flat_map(|pool| pool.containers()).collect();

@@ -66,15 +66,18 @@ pub(super) struct RuntimeFields {
     rest: BTreeMap<String, Value>,
 }
 
-/// One entry of `runtimeConfig.portMappings`.
+/// One entry of `runtimeConfig.portMappings`. containerd writes the names with a capital, which
+/// the reference plugins take as the same.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PortFields {
+    #[serde(alias = "HostPort")]
     pub(super) host_port: u16,
+    #[serde(alias = "ContainerPort")]
     pub(super) container_port: u16,
-    #[serde(default)]
+    #[serde(default, alias = "Protocol")]
     pub(super) protocol: String,
-    #[serde(default, rename = "hostIP")]
+    #[serde(default, rename = "hostIP", alias = "HostIP")]
     pub(super) host_ip: String,
 }
 

@@ -36,6 +36,22 @@ pub(crate) struct Ports {
     pub(crate) mappings: Vec<PortMapping>,
 }
 
+impl Ports {
+    /// Of two mappings of one port the first counts: two containers of a pod may name it.
+    pub(crate) fn new(address: Ipv4Addr, mappings: &[PortMapping]) -> Self {
+        let mut kept: Vec<PortMapping> = Vec::new();
+        for mapping in mappings {
+            if !kept.iter().any(|one| one.key() == mapping.key()) {
+                kept.push(mapping.clone());
+            }
+        }
+        Self {
+            address,
+            mappings: kept,
+        }
+    }
+}
+
 impl PortMapping {
     /// Kubernetes' rule: the same port and protocol, and the same address or one for all.
     pub(crate) fn conflicts_with(&self, other: &Self) -> bool {

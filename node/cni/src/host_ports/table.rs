@@ -18,6 +18,8 @@ const PORTS: &str = "ports";
 const PREROUTING: &str = "prerouting";
 const OUTPUT: &str = "output";
 const POSTROUTING: &str = "postrouting";
+/// Keeps others away from what listens on the node's own 127.0.0.1.
+const GUARD: &str = "guard";
 
 /// The registers of a key begin here, those of the value further on.
 const KEY: u32 = 0;
@@ -38,6 +40,7 @@ pub(super) fn make(transaction: &mut Transaction<'_>, subnets: &BTreeSet<Ipv4Net
         (PREROUTING, Some(Hook::Prerouting)),
         (OUTPUT, Some(Hook::Output)),
         (POSTROUTING, Some(Hook::Postrouting)),
+        (GUARD, Some(Hook::Raw)),
     ] {
         transaction.chain(&Chain { name, hook });
     }
@@ -61,6 +64,11 @@ pub(super) fn make(transaction: &mut Transaction<'_>, subnets: &BTreeSet<Ipv4Net
         transaction.rule(PORTS, &rule);
     }
     let loopback = Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8);
+    // The kernel drops such packets by itself, but not from a bridge with route_localnet
+    // (CVE-2020-8558).
+    let to_loopback = nft::match_subnet(Address::Destination, Compare::Equal, loopback);
+    let rule = [nft::match_foreign(), to_loopback, nft::drop_packet()];
+    transaction.rule(GUARD, &rule);
     for source in subnets.iter().chain([&loopback]) {
         let source = nft::match_subnet(Address::Source, Compare::Equal, source.trunc());
         let rule = [

@@ -121,13 +121,19 @@ impl<'a> Transaction<'a> {
             resource: NFNL_SUBSYS_NFTABLES,
         };
         let (begin, end) = (NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END);
-        message(socket, &mut bytes, begin, NLM_F_REQUEST, border, &[]);
-        for Change { kind, flags, body } in &self.changes {
-            let flags = NLM_F_REQUEST | NLM_F_ACK | flags;
-            message(socket, &mut bytes, of_nftables(*kind), flags, IPV4, body);
+        let first = message(socket, &mut bytes, begin, NLM_F_REQUEST, border, &[]);
+        let (mut last, count) = (first, self.changes.len());
+        for (index, Change { kind, flags, body }) in self.changes.iter().enumerate() {
+            // What is refused is told without being asked for.
+            let ack = if index + 1 == count { NLM_F_ACK } else { 0 };
+            let flags = NLM_F_REQUEST | ack | flags;
+            last = message(socket, &mut bytes, of_nftables(*kind), flags, IPV4, body);
         }
         message(socket, &mut bytes, end, NLM_F_REQUEST, border, &[]);
-        let refusals = socket.exchange(&bytes, self.changes.len(), step)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        let refusals = socket.exchange_transaction(&bytes, first, last, step)?;
         Ok(refusals.first().map(|(_, errno)| *errno))
     }
 
@@ -177,7 +183,7 @@ pub(super) const IPV4: GenericHeader = GenericHeader {
     resource: 0,
 };
 
-/// Appends one message of netfilter.
+/// Appends one message of netfilter, and answers its sequence number.
 pub(super) fn message(
     socket: &mut NetlinkSocket,
     bytes: &mut Vec<u8>,
@@ -185,17 +191,19 @@ pub(super) fn message(
     flags: u16,
     header: GenericHeader,
     body: &[u8],
-) {
+) -> u32 {
     const HEADERS_BYTES: usize = 16 + 4;
     let length = u32::try_from(HEADERS_BYTES + body.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&length.to_ne_bytes());
     bytes.extend_from_slice(&kind.to_ne_bytes());
     bytes.extend_from_slice(&flags.to_ne_bytes());
-    bytes.extend_from_slice(&socket.next_sequence().to_ne_bytes());
+    let sequence = socket.next_sequence();
+    bytes.extend_from_slice(&sequence.to_ne_bytes());
     bytes.extend_from_slice(&[0; 4]); // port: the kernel's
     bytes.extend_from_slice(&[header.family, 0]); // 0 = NFNETLINK_V0
     bytes.extend_from_slice(&header.resource.to_be_bytes());
     bytes.extend_from_slice(body);
+    sequence
 }
 
 fn of_nftables(kind: u16) -> u16 {

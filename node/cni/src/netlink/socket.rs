@@ -192,6 +192,33 @@ impl NetlinkSocket {
         Ok(refusals)
     }
 
+    /// Sends a transaction, whose last message alone asks for an acknowledgement: a socket has room
+    /// for some 250 of them. Returns what was refused, by sequence number.
+    pub(crate) fn exchange_transaction(
+        &mut self,
+        bytes: &[u8],
+        first: u32,
+        last: u32,
+        step: &'static str,
+    ) -> Result<Vec<(u32, Errno)>, NetworkError> {
+        self.send(bytes, step)?;
+        let mut refusals = Vec::new();
+        loop {
+            let length = self.receive(step)?;
+            let mut done = false;
+            for reply in replies(&self.received[..length]) {
+                if reply.kind == NLMSG_ERROR {
+                    refusals.extend(refusal(&reply).map(|errno| (reply.sequence, errno)));
+                    // A transaction that fails as a whole is refused by its first message.
+                    done |= reply.sequence == last || reply.sequence == first;
+                }
+            }
+            if done {
+                return Ok(refusals);
+            }
+        }
+    }
+
     /// The next sequence number, for messages that are built elsewhere.
     pub(crate) fn next_sequence(&mut self) -> u32 {
         let sequence = self.sequence;

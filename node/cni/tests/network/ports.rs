@@ -223,3 +223,71 @@ fn what_the_runtime_never_heard_of_is_freed_at_the_second_sweep() {
     assert_eq!(sweep(), 0);
     add(&node, "next", &Namespace::new(), port).unwrap();
 }
+
+#[test]
+fn a_node_with_thousands_of_host_ports_starts_again() {
+    let mut node = Node::new();
+    let outside = outside(&node);
+    let pod = Namespace::new();
+    let ports: Vec<_> = (20_000..22_000)
+        .map(|port| json!({"hostPort": port, "containerPort": 80, "protocol": "tcp"}))
+        .collect();
+    add(&node, "many", &pod, json!(ports)).unwrap();
+    node.handle.take().unwrap().shutdown();
+    node.start();
+    serve(&pod, "many", 80, 1);
+    assert_eq!(
+        who(&outside, &format!("{NODE}:21999")).as_deref(),
+        Some("many")
+    );
+    node.del("many", "");
+}
+
+#[test]
+fn a_port_named_twice_goes_with_its_pod_and_its_address_leads_to_nobody_else() {
+    let node = Node::new();
+    let outside = outside(&node);
+    let pod = Namespace::new();
+    // As containerd writes them.
+    let port = |ip: &str, to: u16| {
+        json!({"HostPort": 8080, "ContainerPort": to, "Protocol": "tcp", "HostIP": ip})
+    };
+    add(
+        &node,
+        "twice",
+        &pod,
+        json!([port("", 80), port("0.0.0.0", 81)]),
+    )
+    .unwrap();
+    serve(&pod, "twice", 80, 1);
+    let at_node = format!("{NODE}:8080");
+    assert_eq!(who(&outside, &at_node).as_deref(), Some("twice"));
+    // What was asked for is of no importance for the end.
+    let mut conf = with_ports(&node, json!([{"hostPort": "?"}]));
+    conf["args"] = json!({"cni": {"ips": ["10.88.0.9"]}});
+    node.ask_with("DEL", "twice", "", &conf).unwrap();
+    serve(&pod, "twice again", 80, 1);
+    assert_eq!(who(&outside, &at_node), None);
+}
+
+#[test]
+fn nobody_else_reaches_what_listens_on_the_nodes_own_loopback() {
+    let node = Node::new();
+    let (outside, pod) = (outside(&node), Namespace::new());
+    let port = json!([{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]);
+    add(&node, "web", &pod, port).unwrap();
+    let secret = node
+        .host
+        .run(|| TcpListener::bind("127.0.0.1:9000").unwrap());
+    secret.set_nonblocking(true).unwrap();
+    for (from, gateway) in [(&pod, "10.88.0.1"), (&outside, NODE)] {
+        // As one with the right to do so in its own namespace would.
+        from.output(&["ip", "address", "flush", "dev", "lo"]);
+        let link = if gateway == NODE { "wire" } else { "eth0" };
+        let path = format!("/proc/sys/net/ipv4/conf/{link}/route_localnet");
+        from.run(|| std::fs::write(path, "1").unwrap());
+        from.output(&["ip", "route", "add", "127.0.0.1/32", "via", gateway]);
+        assert_eq!(who(from, "127.0.0.1:9000"), None);
+        assert!(secret.accept().is_err(), "somebody came through");
+    }
+}

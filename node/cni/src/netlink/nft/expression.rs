@@ -147,20 +147,51 @@ pub(crate) fn masquerade() -> Vec<u8> {
     expression("masq", &[])
 }
 
+/// `iif != lo`: the packet came from another machine, or from a pod.
+pub(crate) fn match_foreign() -> Vec<u8> {
+    const NFTA_META_DREG: u16 = 1;
+    const NFTA_META_KEY: u16 = 2;
+    const NFT_META_IIF: u32 = 4;
+    /// `LOOPBACK_IFINDEX` of include/net/flow.h.
+    const LOOPBACK: u32 = 1;
+    let register = Register(0);
+    let body = [
+        number(NFTA_META_DREG, register.number()),
+        number(NFTA_META_KEY, NFT_META_IIF),
+    ];
+    [
+        expression("meta", &body.concat()),
+        compared(register, Compare::Different, &LOOPBACK.to_ne_bytes()),
+    ]
+    .concat()
+}
+
+/// Throws the packet away.
+pub(crate) fn drop_packet() -> Vec<u8> {
+    const NF_DROP: i32 = 0;
+    verdict(NF_DROP, None)
+}
+
 /// Goes on in another chain, and comes back.
 pub(crate) fn jump(chain: &str) -> Vec<u8> {
+    const NFT_JUMP: i32 = -3;
+    verdict(NFT_JUMP, Some(chain))
+}
+
+fn verdict(code: i32, chain: Option<&str>) -> Vec<u8> {
     const NFTA_IMMEDIATE_DREG: u16 = 1;
     const NFTA_IMMEDIATE_DATA: u16 = 2;
     const NFTA_DATA_VERDICT: u16 = 2;
     const NFTA_VERDICT_CODE: u16 = 1;
     const NFTA_VERDICT_CHAIN: u16 = 2;
     const NFT_REG_VERDICT: u32 = 0;
-    const NFT_JUMP: i32 = -3;
-    let verdict = [
-        number(NFTA_VERDICT_CODE, NFT_JUMP.cast_unsigned()),
-        text(NFTA_VERDICT_CHAIN, chain),
-    ];
-    let verdict = nested(NFTA_DATA_VERDICT, &verdict.concat());
+    let mut verdict = number(NFTA_VERDICT_CODE, code.cast_unsigned());
+    verdict.extend(
+        chain
+            .into_iter()
+            .flat_map(|chain| text(NFTA_VERDICT_CHAIN, chain)),
+    );
+    let verdict = nested(NFTA_DATA_VERDICT, &verdict);
     let body = [
         number(NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT),
         nested(NFTA_IMMEDIATE_DATA, &verdict),

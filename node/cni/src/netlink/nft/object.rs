@@ -9,6 +9,8 @@ pub(super) const LIST_ELEMENT: u16 = 1;
 /// (`enum nf_ip_hook_priorities`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hook {
+    /// Packets that come in, before anything is known of them; they may be dropped here.
+    Raw,
     /// Packets that come in; destinations are rewritten here.
     Prerouting,
     /// Packets of this machine; destinations are rewritten here.
@@ -18,10 +20,19 @@ pub(crate) enum Hook {
 }
 
 impl Hook {
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Raw => "filter",
+            Self::Prerouting | Self::Output | Self::Postrouting => "nat",
+        }
+    }
+
     fn number_and_priority(self) -> (u32, i32) {
+        const NF_IP_PRI_RAW: i32 = -300;
         const NF_IP_PRI_NAT_DST: i32 = -100;
         const NF_IP_PRI_NAT_SRC: i32 = 100;
         match self {
+            Self::Raw => (0, NF_IP_PRI_RAW),
             Self::Prerouting => (0, NF_IP_PRI_NAT_DST),
             Self::Output => (3, NF_IP_PRI_NAT_DST),
             Self::Postrouting => (4, NF_IP_PRI_NAT_SRC),
@@ -37,7 +48,7 @@ pub(crate) struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// `chain <name> { type nat hook <hook> priority <…>; policy accept; }`
+    /// `chain <name> { type <kind> hook <hook> priority <…>; policy accept; }`
     pub(super) fn body(self, table: &str) -> Vec<u8> {
         const NFTA_CHAIN_TABLE: u16 = 1;
         const NFTA_CHAIN_NAME: u16 = 3;
@@ -51,14 +62,15 @@ impl Chain<'_> {
         ]
         .concat();
         if let Some(hook) = self.hook {
-            let (hook, priority) = hook.number_and_priority();
+            let kind = hook.kind();
+            let (place, priority) = hook.number_and_priority();
             let hook = [
-                number(NFTA_HOOK_HOOKNUM, hook),
+                number(NFTA_HOOK_HOOKNUM, place),
                 number(NFTA_HOOK_PRIORITY, priority.cast_unsigned()),
             ]
             .concat();
             body.extend(nested(NFTA_CHAIN_HOOK, &hook));
-            body.extend(text(NFTA_CHAIN_TYPE, "nat"));
+            body.extend(text(NFTA_CHAIN_TYPE, kind));
         }
         body
     }
