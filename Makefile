@@ -53,8 +53,11 @@ test: deps-test static      ## All tests, as root: containerd, netlink, BPF and 
 	@cargo nextest run --workspace
 	@cargo test --workspace --doc --quiet
 
-# What runs on the other kernel: cgroup v2 alone, Debian's own 6.1.
-vm_suites := cri exits:every_exit crashes:crashes_of_agents
+# What runs on the other kernel: limits and QoS cgroups on disk, OOM kills, what evictions are decided by, kernel
+# events by cgroup, host ports, exit codes with and without BPF, restarts of the agents and of the runtime.
+vm_suites := swiftlet-cgroup/lib swiftlet-pressure/lib swiftlet-pressure/signals \
+  swiftlet-pleg/kernel:adoption,every_exit_code,of_threads,oom,runc swiftlet-cni/network:ports \
+  resources exits:every_exit crashes:crashes_of_agents
 
 test-vm: deps-test static   ## Some of the tests on Debian's kernel with cgroup v2, in a virtual machine.
 	@cargo build --workspace --all-targets

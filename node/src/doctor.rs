@@ -120,7 +120,7 @@ pub(crate) async fn run(
 async fn examine(options: &NodeOptions) -> Vec<Check> {
     let mut checks = kernel::examine();
     checks.extend(kernel::examine_bpf(options.bpf));
-    checks.push(cgroups::examine());
+    checks.extend(cgroups::examine());
     checks.extend(runtime::examine(options).await);
     checks.extend(sysctls::examine(options.max_pods));
     checks

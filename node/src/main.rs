@@ -36,6 +36,10 @@ fn main() -> ExitCode {
         command,
     } = cli;
     logging::start(options.log_format);
+    // Each pod takes a few descriptors, each command in a container some more.
+    if let Err(error) = swiftlet_sys::descriptors::raise_limit() {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
     let configured = configure(&mut options, &matches);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

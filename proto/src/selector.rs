@@ -3,6 +3,7 @@
 mod field;
 mod label;
 mod lexer;
+mod node;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as ApiSelector;
 
 pub use field::{FieldOperator, FieldRequirement, parse_field_selector};
+pub use node::selects_node;
 pub use validate::{validate_label_key, validate_label_value};
 
 /// Requirements on labels, all of which must hold. The default requires nothing and selects

@@ -82,15 +82,20 @@ impl Drop for StoppedShim {
     }
 }
 
-/// The parent of the pod's processes, which their cgroups tell.
-fn shim_of(pod_uid: &str) -> Option<Pid> {
-    let folders = std::fs::read_dir("/proc").ok()?.flatten();
+/// The pod's processes, which their cgroups tell.
+pub fn processes_of(pod_uid: &str) -> Vec<i32> {
+    let folders = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = folders.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
-    pids.filter(|pid| {
+    let is_of_pod = |pid: &i32| {
         let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup"));
         cgroup.is_ok_and(|cgroup| cgroup.contains(&format!("pod{pod_uid}")))
-    })
-    .find_map(|pid| {
+    };
+    pids.filter(is_of_pod).collect()
+}
+
+/// The parent of the pod's processes.
+fn shim_of(pod_uid: &str) -> Option<Pid> {
+    processes_of(pod_uid).into_iter().find_map(|pid| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let parent: i32 = stat
             .rsplit_once(')')?

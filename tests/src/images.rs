@@ -22,6 +22,9 @@ const PAUSE_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pause"));
 /// The label that containerd's CRI part puts on an image when it has taken notice of it.
 const CRI_LABEL: &str = "io.cri-containerd.image=managed";
 
+/// The label by which it lists an image as pinned, from 1.7.3 on.
+const PINNED_LABEL: &str = "io.cri-containerd.pinned=pinned";
+
 /// How long it may take to do so; it hears of imports by an event.
 const NOTICE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -35,6 +38,8 @@ pub struct Archive {
     pub path: PathBuf,
     /// The image's name.
     pub name: String,
+    /// Whether it must survive a clean-up of unused images, as one that nobody runs yet.
+    pub is_pinned: bool,
 }
 
 /// Makes the archive of an image that holds busybox under all its names.
@@ -66,17 +71,23 @@ pub fn busybox_archive(folder: &Path, name: &str) -> Result<Archive> {
 pub fn pause_archive(folder: &Path, name: &str) -> Result<Archive> {
     let mut layer = Tar::default();
     layer.file("pause", 0o755, PAUSE_PROGRAM);
-    archive(folder, name, layer, &json!({"Entrypoint": ["/pause"]}))
+    let pause = archive(folder, name, layer, &json!({"Entrypoint": ["/pause"]}))?;
+    // containerd pins only what it pulls as its sandbox image.
+    Ok(Archive {
+        is_pinned: true,
+        ..pause
+    })
 }
 
 /// Loads archives into a containerd.
 pub fn import(socket: &Path, archives: &[Archive]) -> Result<()> {
-    for Archive { path, name } in archives {
+    for archive in archives {
         let words = ["images", "import"].map(OsStr::new);
-        ctr(socket, &[&words[..], &[path.as_os_str()]].concat())?;
-        // A sandbox image that nobody runs yet must survive a clean-up of unused images.
-        let label = ["images", "label", name, "io.cri-containerd.pinned=pinned"];
-        ctr(socket, &label.map(OsStr::new))?;
+        ctr(socket, &[&words[..], &[archive.path.as_os_str()]].concat())?;
+        if archive.is_pinned {
+            let label = ["images", "label", &archive.name, PINNED_LABEL];
+            ctr(socket, &label.map(OsStr::new))?;
+        }
     }
     for Archive { name, .. } in archives {
         wait_for(&format!("CRI knows {name}"), NOTICE_LIMIT, || {
@@ -115,6 +126,7 @@ fn archive(folder: &Path, name: &str, layer: Tar, config: &serde_json::Value) ->
     Ok(Archive {
         path,
         name: name.to_owned(),
+        is_pinned: false,
     })
 }
 

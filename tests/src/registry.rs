@@ -54,8 +54,9 @@ impl Registry {
             dir.join("data").display()
         );
         if !is_open {
-            let users = users.display();
-            text += &format!("auth:\n  htpasswd:\n    realm: test\n    path: {users}\n");
+            text += "auth:\n  htpasswd:\n    realm: test\n    path: ";
+            text += &users.display().to_string();
+            text.push('\n');
         }
         let configuration = dir.join("config.yml");
         std::fs::write(&configuration, text)?;

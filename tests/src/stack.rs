@@ -20,6 +20,12 @@ use crate::programs;
 /// How long a program of the stack may take to be ready.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
+/// How the log lines that a failed test prints say their level.
+const COMPLAINTS: [&str; 3] = ["\"level\":\"WARN\"", "\"level\":\"ERROR\"", "panicked"];
+
+/// How many of them are printed of each program, the last ones.
+const COMPLAINTS_TOLD: usize = 40;
+
 /// The node's configuration unless a test brings its own: how full a developer's disk is shall not
 /// decide what a test sees.
 const NODE_CONFIG: &str = "apiVersion: kubelet.config.k8s.io/v1beta1
@@ -424,6 +430,21 @@ impl Stack {
         images::import(&self.runtime_socket(), &[pause, busybox])
     }
 
+    /// Prints what the programs complained of: a failed test takes their logs with it.
+    fn tell_complaints(&self) {
+        for path in [self.control_log(), self.node_log()] {
+            let text = std::fs::read(&path).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let is_complaint = |line: &&str| COMPLAINTS.iter().any(|level| line.contains(level));
+            let complaints: Vec<&str> = text.lines().filter(is_complaint).collect();
+            let first = complaints.len().saturating_sub(COMPLAINTS_TOLD);
+            eprintln!("{}:", path.display());
+            for line in &complaints[first..] {
+                eprintln!("  {line}");
+            }
+        }
+    }
+
     fn last_words(&self, name: &str) -> anyhow::Error {
         let log = self.options.dir.join(format!("{name}.log"));
         let text = std::fs::read_to_string(log).unwrap_or_default();
@@ -437,6 +458,8 @@ impl Drop for Stack {
         if self.keep {
             return;
         }
+        // Tests fail by an error as well as by a panic; who succeeds is not printed at all.
+        self.tell_complaints();
         if let Err(error) = self.remove() {
             eprintln!("stack not removed: {error:#}");
         }

@@ -122,7 +122,9 @@ fn log_folders_of_nobody_go_and_the_sandbox_image_is_kept() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let images = runtime.block_on(Cri::new(stack.runtime_socket()).list_images())?;
+    // The connection belongs to the runtime in which it is made.
+    let images = async { Cri::new(stack.runtime_socket()).list_images().await };
+    let images = runtime.block_on(images)?;
     let pinned: Vec<_> = images.iter().filter(|image| image.pinned).collect();
     assert_eq!(pinned.len(), 1, "{images:?}");
     assert_eq!(pinned[0].tags, [stack.options().pause_image.as_str()]);

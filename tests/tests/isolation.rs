@@ -14,8 +14,9 @@ const OTHERS: usize = 5;
 #[test]
 fn pods_that_hang_in_a_mount_a_probe_or_a_stop_cost_the_others_nothing() -> Result<()> {
     let folder = tempfile::Builder::new().prefix("swl").tempdir()?;
-    let mut frozen = FrozenFilesystem::freeze(folder.path())?;
     let stack = Stack::start(StackOptions::new(&folder.path().join("s")))?;
+    // Thawed before the stack ends, whatever happens: what hangs in it cannot be killed.
+    let mut frozen = FrozenFilesystem::freeze(folder.path())?;
     let kubectl = stack.kubectl()?;
     let image = stack.options().busybox_image.clone();
 
@@ -30,7 +31,9 @@ fn pods_that_hang_in_a_mount_a_probe_or_a_stop_cost_the_others_nothing() -> Resu
     })?;
     let uid = pod(&kubectl, "stopping-0").context("it runs")?;
     let shim = StoppedShim::stop(uid["metadata"]["uid"].as_str().unwrap_or_default())?;
-    kubectl.run(&["delete", "pod", "stopping-0", "--wait=false"])?;
+    // With no grace at all the API would not wait for the node.
+    let grace = "--grace-period=1";
+    kubectl.run(&["delete", "pod", "stopping-0", grace, "--wait=false"])?;
 
     kubectl.apply(&manifest("other", OTHERS, &image, "sleep 3600"))?;
     wait_for("the others Ready", LIMIT, || {
@@ -39,7 +42,8 @@ fn pods_that_hang_in_a_mount_a_probe_or_a_stop_cost_the_others_nothing() -> Resu
         (0..OTHERS).all(ready).then_some(())
     })?;
     for number in 0..OTHERS {
-        kubectl.run(&["delete", "pod", &format!("other-{number}"), "--timeout=60s"])?;
+        let name = format!("other-{number}");
+        kubectl.run(&["delete", "pod", &name, grace, "--timeout=60s"])?;
     }
     let waiting = pod(&kubectl, "mounting").context("it hangs")?;
     assert_eq!(
@@ -59,7 +63,7 @@ fn pods_that_hang_in_a_mount_a_probe_or_a_stop_cost_the_others_nothing() -> Resu
     wait_for("mounting Ready", LIMIT, || {
         is_ready(&pod(&kubectl, "mounting")?).then_some(())
     })?;
-    kubectl.run(&["delete", "pods", "--all", "--wait=false"])?;
+    kubectl.run(&["delete", "pods", "--all", grace, "--wait=false"])?;
     wait_gone(&kubectl)
 }
 

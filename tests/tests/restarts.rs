@@ -95,7 +95,7 @@ fn keeps_deadlines(kubectl: &Kubectl, deleted: Instant) -> Result<()> {
     wait_for("ending pods gone", GRACE + LATE, || {
         let left = pods(kubectl)?;
         let ending = left.iter().any(|pod| name(pod).starts_with("ending"));
-        let early = GRACE - Duration::from_secs(1);
+        let early = GRACE.saturating_sub(Duration::from_secs(1));
         match (ending, deleted.elapsed() < early) {
             (true, true) => None,
             (true, false) => (deleted.elapsed() > patient(GRACE + LATE)).then(|| bail!("too late")),

@@ -11,8 +11,12 @@ use swiftlet_tests::process::wait_for;
 use swiftlet_tests::stack::{Stack, StackOptions};
 
 /// Prints what a process may do, as `name: value` lines.
-const RIGHTS: &str = "grep -E '^(Uid|Gid|Groups|CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; \
+const RIGHTS: &str = "what='^(Uid|Gid|Groups|CapEff|CapBnd|NoNewPrivs|Seccomp):'; \
+                      grep -E \"$what\" /proc/self/status; \
                       touch /probe 2>/dev/null && echo 'Root: writable' || echo 'Root: read-only'";
+/// Prints the variables of Services.
+const SERVICES: &str = "echo \"Api: $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT_HTTPS\"; \
+                        echo \"Db: $DB_SERVICE_HOST $DB_SERVICE_PORT $DB_PORT\"";
 /// Bits of capabilities (capabilities(7)).
 const NET_BIND_SERVICE: u64 = 1 << 10;
 const SYS_ADMIN: u64 = 1 << 21;
@@ -37,22 +41,31 @@ fn pod(name: &str, spec: &Value, script: &str, image: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": all})
 }
 
-/// Pods that run to their end, with what each prints.
-fn observers(image: &str) -> Vec<Value> {
-    let dns = json!({"nameservers": ["192.0.2.53"], "searches": ["one.example", "two.example"],
-                     "options": [{"name": "ndots", "value": "3"}, {"name": "edns0"}]});
-    // The second container is seen by what it runs, and ended by the first.
-    let second = json!([
+/// Two containers: the second is seen by what it runs, and ended by the first.
+fn sharers(image: &str) -> Value {
+    json!([
         {"name": "main", "image": image, "command": ["sh", "-c",
             "until pidof tail; do sleep 0.1; done; echo 'Sees: the other'; \
              echo Comm: $(cat /proc/1/comm); kill -9 $(pidof tail)"]},
         {"name": "other", "image": image, "command": ["tail", "-f", "/dev/null"]},
-    ]);
+    ])
+}
+
+/// Pods that run to their end, with what each prints.
+fn observers(image: &str) -> Vec<Value> {
+    let dns = json!({"nameservers": ["192.0.2.53"], "searches": ["one.example", "two.example"],
+                     "options": [{"name": "ndots", "value": "3"}, {"name": "edns0"}]});
     vec![
         pod(
             "plain",
             &json!({}),
-            &format!("{RIGHTS}; echo Host: $(hostname)"),
+            &format!("{RIGHTS}; echo Host: $(hostname); {SERVICES}"),
+            image,
+        ),
+        pod(
+            "unlinked",
+            &json!({"enableServiceLinks": false}),
+            SERVICES,
             image,
         ),
         pod(
@@ -97,7 +110,7 @@ fn observers(image: &str) -> Vec<Value> {
         ),
         pod(
             "shared",
-            &json!({"shareProcessNamespace": true, "containers": second}),
+            &json!({"shareProcessNamespace": true, "containers": sharers(image)}),
             "",
             image,
         ),
@@ -173,6 +186,7 @@ fn containers_have_the_rights_names_and_namespaces_that_their_pods_say() -> Resu
     let (observers, refused) = (observers(image), refused(image));
     let all = observers.iter().chain(refused.iter().map(|(pod, ..)| pod));
     let list = json!({"apiVersion": "v1", "kind": "List", "items": all.collect::<Vec<_>>()});
+    kubectl.apply(&service().to_string())?;
     kubectl.apply(&list.to_string())?;
     for (pod, reason, message) in &refused {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
@@ -201,6 +215,8 @@ fn containers_have_the_rights_names_and_namespaces_that_their_pods_say() -> Resu
         );
     }
     rights(&seen);
+    services(&kubectl, &seen)?;
+    listed(&kubectl, &stack.options().node_name)?;
     names(&seen, &stack.options().node_name);
     namespaces(&seen)?;
     kubectl.run(&["delete", "pods", "--all", "--wait=false"])?;
@@ -238,6 +254,54 @@ fn rights(seen: &Seen) {
     assert_eq!(unmasked["Seccomp"], ["0"]);
     assert_eq!(unmasked["Keys"], ["0"], "the kernel's timers are hidden");
     assert_eq!(seen["tuned"]["Start"], ["81"]);
+}
+
+fn service() -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "db"},
+           "spec": {"selector": {"app": "db"}, "ports": [{"port": 5432}]}})
+}
+
+fn services(kubectl: &Kubectl, seen: &Seen) -> Result<()> {
+    let address = |name: &str| -> Result<String> {
+        let service = kubectl.json(&["get", "service", name])?;
+        let address = service["spec"]["clusterIP"].as_str();
+        Ok(address.context("an address")?.to_owned())
+    };
+    let (api, db) = (address("kubernetes")?, address("db")?);
+    let api = [format!("{api}:443")];
+    assert_eq!(seen["plain"]["Api"], api);
+    assert_eq!(seen["plain"]["Db"], [format!("{db} 5432 tcp://{db}:5432")]);
+    assert_eq!(seen["unlinked"]["Api"], api, "every pod is told of the API");
+    assert_eq!(seen["unlinked"]["Db"], [""]);
+    Ok(())
+}
+
+/// What people see of these pods.
+fn listed(kubectl: &Kubectl, node: &str) -> Result<()> {
+    let table = kubectl.run(&["get", "pods", "-o", "wide", "--no-headers"])?;
+    let row = |name: &str| -> Result<Vec<&str>> {
+        let mut rows = table.lines().map(|row| row.split_whitespace().collect());
+        let row = rows.find(|row: &Vec<_>| row.first() == Some(&name));
+        row.with_context(|| format!("{name} in {table}"))
+    };
+    let address = |name: &str| -> Result<String> {
+        let pod = kubectl.json(&["get", "pod", name])?;
+        let address = pod["status"]["podIP"].as_str();
+        Ok(address.unwrap_or("<none>").to_owned())
+    };
+    // Name, containers, status, restarts, age, address, node.
+    for (name, status) in [
+        ("plain", "Completed"),
+        ("hosts", "Completed"),
+        ("forbidden", "SysctlForbidden"),
+        ("armored", "AppArmor"),
+    ] {
+        let row = row(name)?;
+        let told = [row[1], row[2], row[3], row[5], row[6]];
+        assert_eq!(told, ["0/1", status, "0", &address(name)?, node], "{row:?}");
+    }
+    assert_ne!(address("plain")?, "<none>");
+    Ok(())
 }
 
 fn names(seen: &Seen, node: &str) {

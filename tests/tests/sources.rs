@@ -1,12 +1,16 @@
 //! Pods that need no control plane: static pods, and those that it named before it went away.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use nix::mount::umount;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use swiftlet_cri::Cri;
 use swiftlet_model::runtime::{ContainerState, Runtime, RuntimePod};
+use swiftlet_tests::hang::processes_of;
 use swiftlet_tests::kubectl::Kubectl;
 use swiftlet_tests::leftovers::Machine;
 use swiftlet_tests::pods::{LIMIT, wait_gone};
@@ -19,6 +23,7 @@ const CHECKPOINT_WAIT: Duration = Duration::from_secs(30);
 struct Node {
     stack: Stack,
     tokio: tokio::runtime::Runtime,
+    runtime: Cri,
     _folder: tempfile::TempDir,
 }
 
@@ -30,9 +35,12 @@ impl Node {
         std::fs::create_dir_all(&manifests)?;
         let manifests = manifests.display().to_string();
         options.node_arguments = vec!["--pod-manifest-path".to_owned(), manifests];
+        let (stack, tokio) = (Stack::start(options)?, tokio::runtime::Runtime::new()?);
+        let runtime = tokio.block_on(async { Cri::new(stack.runtime_socket()) });
         Ok(Self {
-            stack: Stack::start(options)?,
-            tokio: tokio::runtime::Runtime::new()?,
+            stack,
+            tokio,
+            runtime,
             _folder: folder,
         })
     }
@@ -53,9 +61,7 @@ impl Node {
     }
 
     fn runtime_pods(&self) -> Result<Vec<RuntimePod>> {
-        let runtime = Cri::new(self.stack.runtime_socket());
-        let list = async { runtime.list_pods().await };
-        Ok(self.tokio.block_on(list)?)
+        Ok(self.tokio.block_on(self.runtime.list_pods())?)
     }
 
     /// The uid of the running pod of this name.
@@ -80,18 +86,28 @@ impl Node {
         })
     }
 
-    /// What a reboot does: the runtime's pods are gone.
-    fn lose_runtime_pods(&self) -> Result<()> {
-        let runtime = Cri::new(self.stack.runtime_socket());
+    /// Where the pod sees its token, on the node.
+    fn access(&self, uid: &str) -> Result<PathBuf> {
+        let pod = self.stack.options().dir.join("node/pods").join(uid);
+        let volumes = std::fs::read_dir(pod.join("volumes/kubernetes.io~projected"))?;
+        let mut volumes = volumes.filter_map(|volume| Some(volume.ok()?.path()));
+        volumes.next().context("a volume with a token")
+    }
+
+    /// What a reboot does: no process of a pod is left, and nothing that lay in memory.
+    fn reboot(&self, access: &Path) -> Result<()> {
         for pod in self.runtime_pods()? {
-            for sandbox in &pod.sandboxes {
-                self.tokio.block_on(async {
-                    runtime.stop_sandbox(&sandbox.id).await?;
-                    runtime.remove_sandbox(&sandbox.id).await
-                })?;
+            for process in processes_of(pod.pod.uid.as_str()) {
+                kill(Pid::from_raw(process), Signal::SIGKILL).ok();
             }
         }
-        Ok(())
+        wait_for("no container to run", LIMIT, || {
+            let pods = self.runtime_pods().ok()?;
+            let mut all = pods.iter().flat_map(|pod| &pod.containers);
+            let runs = all.any(|one| one.state == ContainerState::Running);
+            (!runs).then_some(())
+        })?;
+        Ok(umount(access)?)
     }
 }
 
@@ -132,6 +148,13 @@ fn a_static_pod_lives_by_its_file_and_is_shown_in_the_api() -> Result<()> {
     let kubectl = node.stack.kubectl()?;
     let options = node.stack.options().clone();
     let machine = || Machine::look(&options.dir, &options.cgroup_root);
+    // The first pod makes what stays as long as the node: the bridge, the QoS cgroups.
+    node.write("first", "sleep 3600")?;
+    let first = format!("first-{}", options.node_name);
+    node.wait_running(&first)?;
+    node.remove("first")?;
+    node.wait_ended(&first)?;
+    wait_gone(&kubectl)?;
     let before = machine();
     let start = Instant::now();
     node.write("web", "sleep 3600")?;
@@ -169,10 +192,11 @@ fn a_static_pod_lives_by_its_file_and_is_shown_in_the_api() -> Result<()> {
     node.remove("web")?;
     node.wait_ended(&name)?;
     wait_gone(&kubectl)?;
-    wait_for("no trace of the pod", LIMIT, || {
-        machine().since(&before).is_empty().then_some(())
-    })?;
-    Ok(())
+    let traces = || machine().since(&before);
+    let none = wait_for("no trace of the pod", LIMIT, || {
+        traces().is_empty().then_some(())
+    });
+    none.with_context(|| format!("left: {:?}", traces()))
 }
 
 #[test]
@@ -180,24 +204,44 @@ fn without_a_control_plane_static_pods_run_and_known_pods_come_back() -> Result<
     let mut node = Node::start()?;
     let kubectl = node.stack.kubectl()?;
     let image = node.stack.options().busybox_image.clone();
-    for name in ["kept", "deleted"] {
-        kubectl.apply(&pod(name, &image, "sleep 3600").to_string())?;
-    }
+    let mut with_token = pod("kept", &image, "sleep 3600");
+    with_token["spec"]["automountServiceAccountToken"] = json!(true);
+    kubectl.apply(&with_token.to_string())?;
+    kubectl.apply(&pod("deleted", &image, "sleep 3600").to_string())?;
     let (kept, _) = (node.wait_running("kept")?, node.wait_running("deleted")?);
+    let access = node.access(&kept)?;
+    let token = || std::fs::read_to_string(access.join("token"));
+    token().context("the token of a pod that says nothing of it")?;
     wait_checkpoint(&node.stack.options().dir, 2)?;
 
     node.stack.kill_control()?;
     node.stack.kill_node()?;
-    node.lose_runtime_pods()?;
+    node.reboot(&access)?;
     node.write("alone", "sleep 3600")?;
+    let start = Instant::now();
     node.stack.start_node()?;
     let alone = format!("alone-{}", node.stack.options().node_name);
     node.wait_running(&alone)?;
+    println!("agent to a static pod's container: {:?}", start.elapsed());
     assert_eq!(node.wait_running("kept")?, kept);
+    println!("agent to a known pod's container: {:?}", start.elapsed());
     node.wait_running("deleted")?;
+    assert!(token().is_err(), "nobody can have given one");
+    assert_eq!(
+        std::fs::read_to_string(access.join("namespace"))?,
+        "default"
+    );
 
     // The control plane is back, and somebody deletes one of them.
     node.stack.restart_control()?;
+    wait_for("the token", LIMIT, || token().ok())?;
+    assert!(access.join("ca.crt").exists());
+    wait_for("the Event", LIMIT, || {
+        let events = kubectl.json(&["get", "events"]).ok()?;
+        let mut events = events["items"].as_array()?.iter();
+        let lacks = |event: &Value| event["message"].as_str()?.find("lacks its token");
+        events.any(|event| lacks(event).is_some()).then_some(())
+    })?;
     kubectl.run(&["delete", "pod", "deleted"])?;
     node.wait_ended("deleted")?;
     wait_shown(&kubectl, &alone, "")?;

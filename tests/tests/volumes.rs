@@ -1,9 +1,11 @@
 //! Everything that a pod can mount, on the whole stack.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::json;
 use swiftlet_tests::kubectl::Kubectl;
 use swiftlet_tests::leftovers::Machine;
@@ -15,7 +17,7 @@ use swiftlet_tests::stack::{Stack, StackOptions};
 const UPDATE_LIMIT: Duration = Duration::from_secs(1);
 
 /// What the pod does: it shows to the test what it sees, again and again.
-const SCRIPT: &str = r#"
+const SCRIPT: &str = r"
 set -e
 cp /etc/hosts /out/hosts
 cp /all/key /out/all.key; cp /all/password /out/all.password; cp /all/name /out/all.name
@@ -32,9 +34,10 @@ while true; do
     cat /conf/key > /out/.conf; mv /out/.conf /out/conf
     cat /one-key > /out/.one; mv /out/.one /out/one
     cat /about/notes > /out/.notes; mv /out/.notes /out/notes
+    test ! -e /claimed/late/word || cp /claimed/late/word /out/late
     sleep 0.05
 done
-"#;
+";
 
 fn objects(image: &str, dir: &Path) -> serde_json::Value {
     let (out, host, claimed) = (dir.join("out"), dir.join("host"), dir.join("claimed"));
@@ -51,7 +54,8 @@ fn objects(image: &str, dir: &Path) -> serde_json::Value {
     let pod = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "everything", "annotations": {"note": "first"}},
         "spec": {
-            "terminationGracePeriodSeconds": 0,
+            // With a grace period the API keeps the pod until the node has cleaned up.
+            "terminationGracePeriodSeconds": 1,
             "hostAliases": [{"ip": "10.9.8.7", "hostnames": ["old.example", "older.example"]}],
             "containers": [{
                 "name": "main", "image": image, "command": ["sh", "-c", SCRIPT],
@@ -102,6 +106,37 @@ fn objects(image: &str, dir: &Path) -> serde_json::Value {
     ]})
 }
 
+/// A disk of the node. What is mounted below it later is passed on to who asked for that: on many
+/// machines the root file system is not.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn mount(at: PathBuf) -> Result<Self> {
+        std::fs::create_dir(&at)?;
+        let (disk, none) = (Self(at), None::<&str>);
+        disk.mount_below("")?;
+        mount(none, &disk.0, none, MsFlags::MS_SHARED, none)?;
+        Ok(disk)
+    }
+
+    fn mount_below(&self, folder: &str) -> Result<()> {
+        let (kind, at) = (Some("tmpfs"), self.0.join(folder));
+        Ok(mount(kind, &at, kind, MsFlags::empty(), None::<&str>)?)
+    }
+
+    fn unmount(&self, folder: &str) -> Result<()> {
+        Ok(umount2(&self.0.join(folder), MntFlags::MNT_DETACH)?)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if let Err(error) = self.unmount("") {
+            eprintln!("{} not unmounted: {error:#}", self.0.display());
+        }
+    }
+}
+
 struct Seen(PathBuf);
 
 impl Seen {
@@ -122,6 +157,7 @@ impl Seen {
 #[test]
 fn a_pod_sees_all_kinds_of_volumes_and_their_changes_and_leaves_nothing() -> Result<()> {
     let folder = tempfile::Builder::new().prefix("swl").tempdir()?;
+    let disk = Disk::mount(folder.path().join("claimed"))?;
     let stack = Stack::start(StackOptions::new(&folder.path().join("s")))?;
     let kubectl = stack.kubectl()?;
     let options = stack.options().clone();
@@ -136,17 +172,27 @@ fn a_pod_sees_all_kinds_of_volumes_and_their_changes_and_leaves_nothing() -> Res
     seen.wait("notes", "first")?;
     look(&kubectl, &seen, folder.path())?;
     changes(&kubectl, &seen)?;
+    std::fs::create_dir(folder.path().join("claimed/late"))?;
+    disk.mount_below("late")?;
+    std::fs::write(folder.path().join("claimed/late/word"), "passed on")?;
+    seen.wait("late", "passed on")?;
+    disk.unmount("late")?;
     kubectl.run(&["delete", "pods", "--all", "--wait=false"])?;
     wait_gone(&kubectl)?;
     let left = || Machine::look(&options.dir, &options.cgroup_root).since(&before);
     wait_for("nothing is left", LIMIT, || left().is_empty().then_some(()))
         .with_context(|| format!("left: {:?}", left()))?;
-    let pods = std::fs::read_dir(options.dir.join("node/pods"))?;
-    assert_eq!(pods.count(), 0, "folders of pods");
+    assert_eq!(paths_below(&options.dir.join("node/pods"))?, "");
     // What is not the pod's stays.
     let kept = std::fs::read_to_string(folder.path().join("claimed/file"))?;
     assert_eq!(kept.trim(), "mine");
     Ok(())
+}
+
+fn paths_below(folder: &Path) -> Result<String> {
+    let mut find = Command::new("find");
+    let output = find.arg(folder).args(["-mindepth", "1"]).output()?;
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// What is known of a pod that does not become Ready.

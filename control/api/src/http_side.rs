@@ -150,7 +150,7 @@ impl HttpSide {
         let (key, snapshot) = (self.api.signing_key()?, self.api.snapshot());
         let now = jiff::Timestamp::now();
         match token::user_of_token(key, &snapshot, text, &[token::ISSUER], now) {
-            Ok(user) => Some(user),
+            Ok(bearer) => Some(bearer.user),
             Err(why) => {
                 tracing::debug!(%why, "a bearer token was refused");
                 None

@@ -1,7 +1,7 @@
 //! Addresses and node ports of Services (Kubernetes: `pkg/registry/core/service`).
 //!
-//! What is taken is read from the store's snapshot. Writers of Services hold a lock from there to
-//! the store's answer, so nothing is given out twice.
+//! What is taken is read from the store's snapshot. Writers of Services that need something hold a
+//! lock from there to the store's answer, so nothing is given out twice.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -163,16 +163,40 @@ pub(crate) fn is_concerned(target: &Target) -> bool {
     target.resource.name == resources::SERVICES && target.subresource.is_empty()
 }
 
-/// Gives a Service the address and the node ports that its type needs. `old` is its stored state.
+/// Completes an update from the stored state; answers whether it keeps the address and the ports as
+/// they are, so that [`allocate`] has nothing to give out.
+pub(crate) fn is_settled(service: &mut Value, old: &Value) -> bool {
+    carry_over(service, old);
+    let keeps = |field: &str| service["spec"][field] == old["spec"][field];
+    let settled = [
+        "type",
+        "clusterIP",
+        "ports",
+        "allocateLoadBalancerNodePorts",
+    ]
+    .into_iter()
+    .all(keeps);
+    let kind = text_at(service, "/spec/type");
+    let address = text_at(service, "/spec/clusterIP").to_owned();
+    if !settled || (kind != "ExternalName" && address.is_empty()) {
+        return false;
+    }
+    if kind == "ExternalName" {
+        forget_address(service);
+    } else {
+        set_address(service, &address);
+    }
+    true
+}
+
+/// Gives a Service the address and the node ports that its type needs. `old` is its stored state,
+/// from which the update was completed.
 pub(crate) fn allocate(
     api: &ApiServer,
     target: &Target,
     service: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), ApiError> {
-    if let Some(old) = old {
-        carry_over(service, old);
-    }
     let kind = text_at(service, "/spec/type").to_owned();
     let address = text_at(service, "/spec/clusterIP").to_owned();
     let had = old.map_or("", |old| text_at(old, "/spec/clusterIP"));
@@ -197,7 +221,7 @@ pub(crate) fn allocate(
         }
     }
     if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
-        give_ports(service, &kind, &taken, &mut errors);
+        give_ports(service, &kind, &taken, &mut errors)?;
     }
     if errors.is_empty() {
         Ok(())
@@ -305,12 +329,17 @@ fn check_address(range: ServiceRange, asked: &str, taken: &Taken) -> Option<Fiel
     ))
 }
 
-fn give_ports(service: &mut Value, kind: &str, taken: &Taken, errors: &mut Vec<FieldError>) {
+fn give_ports(
+    service: &mut Value,
+    kind: &str,
+    taken: &Taken,
+    errors: &mut Vec<FieldError>,
+) -> Result<(), ApiError> {
     let mut own: HashSet<(String, i64)> = HashSet::new();
     let wants_more = kind == "NodePort"
         || service["spec"]["allocateLoadBalancerNodePorts"].as_bool() != Some(false);
     let Some(ports) = service["spec"]["ports"].as_array_mut() else {
-        return;
+        return Ok(());
     };
     for (index, port) in ports.iter().enumerate() {
         let asked = port["nodePort"].as_i64().unwrap_or_default();
@@ -330,27 +359,74 @@ fn give_ports(service: &mut Value, kind: &str, taken: &Taken, errors: &mut Vec<F
         errors.push(FieldError::invalid(field, asked.into(), detail));
     }
     if !wants_more {
-        return;
+        return Ok(());
     }
     for port in ports {
         if port["nodePort"].as_i64().unwrap_or_default() != 0 {
             continue;
         }
         let protocol = text_at(port, "/protocol").to_owned();
-        let free = NODE_PORTS.map(|number| (protocol.clone(), number));
-        let free = free
-            .into_iter()
-            .find(|key| !taken.ports.contains(key) && !own.contains(key));
-        if let Some(key) = free {
-            port["nodePort"] = key.1.into();
-            own.insert(key);
-        }
+        let mut free = NODE_PORTS.map(|number| (protocol.clone(), number));
+        let key = free
+            .find(|key| !taken.ports.contains(key) && !own.contains(key))
+            .ok_or_else(|| error::internal("failed to allocate a nodePort: range is full"))?;
+        port["nodePort"] = key.1.into();
+        own.insert(key);
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_is_refused_when_no_node_port_is_left_for_it() {
+        let ports = NODE_PORTS.map(|number| ("TCP".to_owned(), number));
+        let mut taken = Taken {
+            ports: ports.collect(),
+            ..Taken::default()
+        };
+        let port = json!({ "port": 80, "protocol": "TCP" });
+        let service = json!({ "spec": { "type": "NodePort", "ports": [port] } });
+        let mut errors = Vec::new();
+        let full = give_ports(&mut service.clone(), "NodePort", &taken, &mut errors);
+        let why = full.unwrap_err().to_string();
+        assert!(why.contains("range is full"), "{why}");
+        taken.ports.remove(&("TCP".to_owned(), 31_000));
+        let mut lucky = service;
+        give_ports(&mut lucky, "NodePort", &taken, &mut errors).unwrap();
+        assert_eq!(lucky["spec"]["ports"][0]["nodePort"], 31_000);
+        assert!(errors.is_empty());
+    }
+
+    #[test]
+    fn an_update_that_keeps_type_address_and_ports_needs_nothing() {
+        let port = json!({ "port": 80, "protocol": "TCP", "nodePort": 30_001 });
+        let old = json!({ "spec": {
+            "type": "NodePort", "clusterIP": "10.96.0.9", "ports": [port],
+        } });
+        // What a client left out is completed first.
+        let mut labelled = old.clone();
+        labelled["metadata"] = json!({ "labels": { "a": "b" } });
+        labelled["spec"]["clusterIP"] = Value::Null;
+        labelled["spec"]["ports"][0]["nodePort"] = 0.into();
+        assert!(is_settled(&mut labelled, &old));
+        assert_eq!(labelled["spec"]["clusterIPs"], json!(["10.96.0.9"]));
+        let changes = [
+            ("type", json!("ClusterIP")),
+            ("clusterIP", json!("10.96.0.10")),
+            ("ports", json!([port, { "port": 81, "protocol": "TCP" }])),
+        ];
+        for (field, value) in changes {
+            let mut changed = old.clone();
+            changed["spec"][field] = value;
+            assert!(!is_settled(&mut changed, &old), "{field}");
+        }
+        let mut unset = old.clone();
+        unset["spec"]["clusterIP"] = Value::Null;
+        assert!(!is_settled(&mut unset.clone(), &unset), "it has no address");
+    }
 
     #[test]
     fn a_range_is_aligned_and_neither_too_small_nor_too_large() {

@@ -15,6 +15,7 @@ mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
 mod pod_defaults;
+mod pod_level_defaults;
 mod priority_class;
 mod qos;
 mod replicaset;

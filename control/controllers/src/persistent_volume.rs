@@ -22,7 +22,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use swiftlet_client::api::Api;
 use swiftlet_client::informer::{ChangeReceiver, Informer};
 use swiftlet_client::recorder::Recorder;
-use swiftlet_client::reflector::Store;
+use swiftlet_client::reflector::{Change, Store};
 use swiftlet_client::work_queue::WorkQueue;
 use swiftlet_client::{Client, Object, ObjectKey};
 use tokio_util::sync::CancellationToken;
@@ -127,8 +127,14 @@ async fn listen(controller: Arc<Controller>, mut changes: Changes) {
             Some(change) = changes.volumes.recv() => {
                 let volume = change.object();
                 controller.queue.add(volume.key());
-                // A claim may have waited for this one.
-                controller.queue_unbound();
+                let is_news = match &change {
+                    Change::Added(new) => select::is_news(None, new),
+                    Change::Updated { old, new } => select::is_news(Some(old), new),
+                    Change::Deleted(_) => false,
+                };
+                if is_news {
+                    controller.queue_waiting(volume);
+                }
             }
             Some(change) = changes.claims.recv() => {
                 let claim = change.object();
@@ -150,6 +156,19 @@ async fn listen(controller: Arc<Controller>, mut changes: Changes) {
 }
 
 impl Controller {
+    /// Looks again at the claims that may have waited for this volume.
+    fn queue_waiting(&self, volume: &PersistentVolume) {
+        for claim in self.claims.snapshot().iter() {
+            let waits = match claim::volume_name(claim) {
+                None => select::meets(volume, claim),
+                Some(name) => name == volume.name(),
+            };
+            if waits {
+                self.queue.add(claim.key());
+            }
+        }
+    }
+
     /// Looks again at claims that have no volume.
     fn queue_unbound(&self) {
         for claim in self.claims.snapshot().iter() {
@@ -183,3 +202,6 @@ impl Reconcile for Controller {
         Box::pin(self.sync(key))
     }
 }
+
+#[cfg(test)]
+mod tests;

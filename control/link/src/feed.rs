@@ -2,9 +2,9 @@
 //!
 //! It follows pods and what pods name (ConfigMaps, Secrets, Services, RuntimeClasses, claims and
 //! volumes) by list and watch; a kind that the API does not serve counts as empty. A node that
-//! attaches gets a snapshot; later changes go into its bounded queue in order. A node whose queue is
-//! full is cut off: it attaches again and gets a snapshot, which is what the API calls "too old,
-//! list again".
+//! attaches gets a snapshot; later changes go into its bounded queue in order. A node whose queue
+//! is full is cut off: it attaches again and gets a snapshot, which is what the API calls "too
+//! old, list again".
 
 mod follow;
 mod known;
@@ -96,6 +96,9 @@ struct Session {
 /// A pod that has a node.
 struct Placed {
     json: Bytes,
+    uid: String,
+    /// Changes with the spec, and so with what the pod names; 0 if the API does not count.
+    generation: i64,
     references: References,
 }
 
@@ -191,7 +194,8 @@ impl Feed {
             return;
         };
         if session.interests.len() >= INTERESTS_MAX && !session.interests.contains(&object) {
-            tracing::warn!(node, ?object, "too many interests, this one is ignored");
+            tracing::warn!(node, ?object, "too many interests, this one is refused");
+            self.refuse(node, object);
             return;
         }
         session.interests.insert(object.clone());
@@ -200,6 +204,18 @@ impl Feed {
         if self.can_answer(object.kind) {
             self.answer(node, &object);
         }
+    }
+
+    /// An interest without an answer would keep a pod of the node waiting for ever.
+    fn refuse(&mut self, node: &str, object: ObjectId) {
+        let message = ReferencedObject {
+            kind: object.kind.to_owned(),
+            namespace: object.namespace,
+            name: object.name,
+            object_json: None,
+            refused_because: format!("a node may ask for {INTERESTS_MAX} objects at a time"),
+        };
+        self.send(node, Message::ReferencedObject(message));
     }
 
     fn remove_interest(&mut self, node: &str, object: &ObjectId) {
@@ -340,13 +356,20 @@ impl Feed {
             head.metadata.namespace.to_string(),
             head.metadata.name.to_string(),
         );
+        let (uid, generation) = (head.metadata.uid.to_string(), head.metadata.generation);
         self.place.insert(id.clone(), node.clone());
-        let references = references::of(&pod);
+        let pods = self.pods.entry(node.clone()).or_default();
+        // Most events are statuses. They leave what the pod names as it is: no second reading.
+        let known = pods
+            .remove(&id)
+            .filter(|known| generation != 0 && known.generation == generation && known.uid == uid);
+        let references = known.map_or_else(|| references::of(&pod), |known| known.references);
         let placed = Placed {
             json: pod,
+            uid,
+            generation,
             references,
         };
-        let pods = self.pods.entry(node.clone()).or_default();
         pods.insert(id, placed);
         Some(node)
     }
@@ -389,9 +412,8 @@ impl Feed {
             RUNTIME_CLASS => true,
             VOLUME => pods.iter().any(|((namespace, _), pod)| {
                 let mut claims = pod.references.claims();
-                claims.any(|claim| {
-                    self.known.volume_of(namespace, claim).as_ref() == Some(&object.name)
-                })
+                let name = Some(object.name.as_str());
+                claims.any(|claim| self.known.volume_of(namespace, claim) == name)
             }),
             kind => {
                 let first = (object.namespace.clone(), String::new());
@@ -419,6 +441,7 @@ impl Feed {
             namespace: object.namespace.clone(),
             name: object.name.clone(),
             object_json,
+            refused_because: String::new(),
         };
         self.send(node, Message::ReferencedObject(message));
     }

@@ -28,6 +28,9 @@ pub(crate) struct Metadata<'a> {
     /// `metadata.uid`.
     #[serde(borrow, default)]
     pub(crate) uid: Cow<'a, str>,
+    /// `metadata.generation`; 0 where there is none.
+    #[serde(default)]
+    pub(crate) generation: i64,
 }
 
 /// The part of a pod's `spec` that says where it runs.

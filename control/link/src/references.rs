@@ -14,6 +14,11 @@ pub(crate) struct References {
 }
 
 impl References {
+    /// Whether the pod names nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.config_maps.is_empty() && self.secrets.is_empty() && self.claims.is_empty()
+    }
+
     /// Whether an object of this kind and name is among them.
     pub(crate) fn contains(&self, kind: &str, name: &str) -> bool {
         match kind {

@@ -1,5 +1,6 @@
 //! What nodes report, written to the API.
 
+mod conditions;
 mod mirrors;
 mod tokens;
 
@@ -9,6 +10,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use swiftlet_client::api::{Api, ApiError, DeleteParameters, ObjectName, PatchKind, resources};
 use swiftlet_proto::v1::{ObjectKey, PodStatusReport};
+
+/// Times that a status is merged again after somebody else wrote to the pod first.
+const MERGES_MAX: usize = 16;
 
 /// Namespace of the nodes' leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -56,18 +60,34 @@ impl Reports {
     /// Stores a pod's status, if the pod has still that uid and is this node's.
     pub(crate) async fn pod_status(&self, report: PodStatusReport) -> Result<(), ReportError> {
         let key = report.pod.ok_or(ReportError::Malformed("pod"))?;
-        let status: Value = decode(&report.status_json, "status_json")?;
-        // One request instead of read, change, write: the server applies it to the newest object.
-        let patch = json!([
-            {"op": "test", "path": "/metadata/uid", "value": key.uid},
-            {"op": "test", "path": "/spec/nodeName", "value": &*self.node},
-            {"op": "add", "path": "/status", "value": status},
-        ]);
+        let mut status: Value = decode(&report.status_json, "status_json")?;
+        let pod = ObjectName::new(resources::PODS, &key.namespace, &key.name);
         let name = ObjectName::status(resources::PODS, &key.namespace, &key.name);
-        self.api
-            .patch(&name, PatchKind::Json, encode(&patch))
-            .await?;
-        Ok(())
+        if !status.is_object() {
+            return Err(ReportError::Malformed("status_json"));
+        }
+        let sent = status["conditions"].take();
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            // Conditions of others may have come while the status was on its way: what is merged
+            // with them holds for this state of the pod alone.
+            let stored = conditions::Stored::of(&self.api.get(&pod).await?)?;
+            status["conditions"] = conditions::merged(&sent, &stored);
+            let patch = json!([
+                {"op": "test", "path": "/metadata/uid", "value": key.uid},
+                {"op": "test", "path": "/spec/nodeName", "value": &*self.node},
+                {"op": "test", "path": "/metadata/resourceVersion", "value": stored.revision()},
+                {"op": "add", "path": "/status", "value": status},
+            ]);
+            let patched = self.api.patch(&name, PatchKind::Json, encode(&patch));
+            match patched.await {
+                Err(error) if attempts < MERGES_MAX && stored.is_outdated(self, &pod).await => {
+                    tracing::debug!(%error, pod = key.name, "the pod has changed, merged again");
+                }
+                patched => return Ok(patched.map(drop)?),
+            }
+        }
     }
 
     /// Removes the object of a pod of which nothing is left: one that was being deleted here.
@@ -188,10 +208,25 @@ impl Reports {
         self.node(&node_json).await
     }
 
-    /// Creates an Event.
+    /// Creates an Event, or counts it again: one that has happened before comes under its old name.
     pub(crate) async fn event(&self, event_json: Bytes) -> Result<(), ReportError> {
         let event: Value = decode(&event_json, "event_json")?;
         let namespace = event["metadata"]["namespace"].as_str().unwrap_or("default");
+        if event["count"].as_i64().is_some_and(|count| count > 1)
+            && let Some(name) = event["metadata"]["name"].as_str()
+        {
+            let name = ObjectName::new(resources::EVENTS, namespace, name);
+            let again = json!({
+                "count": event["count"],
+                "lastTimestamp": event["lastTimestamp"],
+            });
+            let counted = self.api.patch(&name, PatchKind::Merge, encode(&again));
+            match counted.await {
+                // It was too old to be kept.
+                Err(error) if error.is_not_found() => {}
+                counted => return Ok(counted.map(drop)?),
+            }
+        }
         let name = ObjectName::new(resources::EVENTS, namespace, "");
         self.api.create(&name, event_json).await?;
         Ok(())

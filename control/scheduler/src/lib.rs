@@ -25,6 +25,7 @@ mod score;
 #[cfg(test)]
 mod tests;
 mod unschedulable;
+mod volumes;
 
 pub use bind::BindError;
 pub use node_info::{NodeInfo, Snapshot};

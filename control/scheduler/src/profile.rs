@@ -3,9 +3,11 @@
 use crate::bind::DefaultBinder;
 use crate::filter::{
     NodeAffinity, NodeName, NodePorts, NodeResourcesFit, NodeUnschedulable, TaintToleration,
+    VolumeBinding,
 };
 use crate::framework::{Bind, Filter, PostFilter, PreBind, PreFilter, PreScore, Reserve, Score};
 use crate::score::{LeastAllocated, PreferNoSchedule};
+use crate::volumes::VolumeStores;
 
 /// Weight of taints among the scores (Kubernetes' default profile).
 const TAINT_TOLERATION_WEIGHT: i64 = 3;
@@ -30,6 +32,19 @@ pub struct Profile {
     pub pre_bind: Vec<Box<dyn PreBind>>,
     /// See [`Bind`].
     pub bind: Box<dyn Bind>,
+}
+
+impl Profile {
+    /// The default plugins, and the one that knows the volumes.
+    pub(crate) fn with_volumes(stores: VolumeStores) -> Self {
+        let mut profile = Self::default();
+        let stores_too = stores.clone();
+        profile
+            .pre_filter
+            .push(Box::new(VolumeBinding { stores: stores_too }));
+        profile.filter.push(Box::new(VolumeBinding { stores }));
+        profile
+    }
 }
 
 impl Default for Profile {

@@ -20,6 +20,8 @@ use swiftlet_client::Object;
 use swiftlet_client::backoff::delay_after;
 use tokio::time::Instant;
 
+use crate::filter::VOLUME_BINDING;
+
 /// First back-off of a pod (Kubernetes' `podInitialBackoffSeconds`).
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 /// Longest back-off of a pod (`podMaxBackoffSeconds`).
@@ -34,6 +36,8 @@ pub(crate) enum ClusterEvent {
     Node,
     /// A pod left a node.
     PodGone,
+    /// A claim, a volume or a class of them changed.
+    Volume,
 }
 
 #[derive(Default)]
@@ -263,6 +267,7 @@ impl Queued {
             ClusterEvent::PodGone => plugins
                 .iter()
                 .any(|plugin| ["NodeResourcesFit", "NodePorts"].contains(plugin)),
+            ClusterEvent::Volume => plugins.contains(&VOLUME_BINDING),
         }
     }
 }

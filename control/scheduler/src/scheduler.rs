@@ -20,6 +20,7 @@ use crate::profile::Profile;
 use crate::queue::{Attempt, ClusterEvent, SchedulingQueue};
 use crate::schedule_one::{FitError, schedule_one};
 use crate::unschedulable::ConditionWriter;
+use crate::volumes::{self, VolumeChanges};
 
 /// Most bindings under way at a time: enough to fill the store's group commit.
 const BINDINGS_MAX: usize = 512;
@@ -28,23 +29,29 @@ const BINDINGS_MAX: usize = 512;
 pub async fn run(api: Arc<dyn Api>, shutdown: CancellationToken) {
     let mut nodes = Informer::<Node>::new(Arc::clone(&api), Vec::new());
     let mut pods = Informer::<Pod>::new(Arc::clone(&api), Vec::new());
+    let (volume_stores, volume_changes) = volumes::follow(&api, &shutdown);
     let mut scheduler = Scheduler {
         client: Client::new(Arc::clone(&api)),
-        profile: Arc::new(Profile::default()),
+        profile: Arc::new(Profile::with_volumes(volume_stores.clone())),
         queue: SchedulingQueue::default(),
         cache: Cache::default(),
         node_changes: nodes.subscribe(),
         pod_changes: pods.subscribe(),
+        volume_changes,
         bindings: JoinSet::new(),
         recorder: Recorder::spawn(Arc::clone(&api), "default-scheduler", shutdown.clone()),
         conditions: ConditionWriter::spawn(api, shutdown.clone()),
         shutdown: shutdown.clone(),
     };
-    // Nodes and bound pods must be known before the first decision; afterwards nothing waits.
+    // Nodes, volumes and bound pods must be known before the first decision; afterwards nothing waits.
     let (node_store, pod_store) = (nodes.store(), pods.store());
     nodes.spawn(shutdown.clone());
     pods.spawn(shutdown.clone());
-    let synced = async { node_store.wait_synced().await && pod_store.wait_synced().await };
+    let synced = async {
+        node_store.wait_synced().await
+            && pod_store.wait_synced().await
+            && volume_stores.wait_synced().await
+    };
     if shutdown.run_until_cancelled(synced).await != Some(true) {
         return;
     }
@@ -69,6 +76,7 @@ struct Scheduler {
     cache: Cache,
     node_changes: ChangeReceiver<Node>,
     pod_changes: ChangeReceiver<Pod>,
+    volume_changes: VolumeChanges,
     bindings: JoinSet<Bound>,
     recorder: Recorder,
     conditions: ConditionWriter,
@@ -81,6 +89,8 @@ enum Event {
     Bound(Box<Bound>),
     Node(Change<Node>),
     Pod(Change<Pod>),
+    /// A claim, a volume or a class of them changed.
+    Volume,
     /// A pod waits for a node.
     Active,
     /// A back-off or an assumption has run out.
@@ -96,6 +106,7 @@ impl Scheduler {
                 Event::Bound(bound) => self.on_bound(*bound),
                 Event::Node(change) => self.on_node(change),
                 Event::Pod(change) => self.on_pod(&change),
+                Event::Volume => self.queue.on_event(ClusterEvent::Volume, Instant::now()),
                 Event::Active => self.on_active(),
                 Event::Due => self.on_due(),
             }
@@ -104,7 +115,7 @@ impl Scheduler {
     }
 
     /// What is known comes before what is decided: a decision on old facts would only be refused.
-    /// Facts cannot starve decisions, because both queues are bounded and taking a fact costs
+    /// Facts cannot starve decisions, because the queues are bounded and taking a fact costs
     /// microseconds.
     async fn next_event(&mut self) -> Event {
         let due = self
@@ -120,6 +131,7 @@ impl Scheduler {
             Some(Ok(bound)) = self.bindings.join_next() => Event::Bound(Box::new(bound)),
             Some(change) = self.node_changes.recv() => Event::Node(change),
             Some(change) = self.pod_changes.recv() => Event::Pod(change),
+            Some(()) = self.volume_changes.recv() => Event::Volume,
             () = std::future::ready(()), if may_bind => Event::Active,
             () = until(due) => Event::Due,
         }

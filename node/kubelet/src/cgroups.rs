@@ -3,8 +3,11 @@
 //! Source of the formulas: `pkg/kubelet/cm/helpers_linux.go` and `pkg/kubelet/qos/policy.go` of
 //! Kubernetes.
 
+mod qos;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use swiftlet_model::cgroups::QosClass;
@@ -19,6 +22,9 @@ use crate::resources::{
 };
 use crate::shared::Shared;
 
+pub(crate) use qos::pod_level;
+pub use qos::{oom_score_adj, qos_class};
+
 /// Least and most weight that cgroup v1 takes.
 const CPU_SHARES_MIN: i64 = 2;
 /// See [`CPU_SHARES_MIN`].
@@ -29,47 +35,8 @@ const CPU_SHARES_PER_CPU: i64 = 1024;
 const CPU_PERIOD_US: i64 = 100_000;
 /// The kernel refuses a smaller quota, in microseconds.
 const CPU_QUOTA_US_MIN: i64 = 1000;
-/// `oom_score_adj` of guaranteed and node-critical pods.
-const OOM_SCORE_GUARANTEED: i64 = -997;
-/// `oom_score_adj` of best-effort pods.
-const OOM_SCORE_BEST_EFFORT: i64 = 1000;
-/// The class whose pods the node cannot do without.
-const NODE_CRITICAL: &str = "system-node-critical";
-
-/// `status.qosClass`: over CPU and memory of all containers, init containers among them.
-pub fn qos_class(pod: &Pod) -> QosClass {
-    let Some(spec) = &pod.spec else {
-        return QosClass::BestEffort;
-    };
-    let mut guaranteed = true;
-    let mut any = false;
-    for container in spec
-        .containers
-        .iter()
-        .chain(spec.init_containers.iter().flatten())
-    {
-        let requests = container_requests(container);
-        let limits = container_limits(container);
-        let positive = |amount: Option<i64>| amount.filter(|amount| *amount > 0);
-        let pairs = [
-            (positive(requests.cpu_milli), positive(limits.cpu_milli)),
-            (
-                positive(requests.memory_bytes),
-                positive(limits.memory_bytes),
-            ),
-        ];
-        for (request, limit) in pairs {
-            any |= request.is_some() || limit.is_some();
-            // The API server sets a missing request to the limit.
-            guaranteed &= limit.is_some() && request.is_none_or(|request| Some(request) == limit);
-        }
-    }
-    match (any, guaranteed) {
-        (false, _) => QosClass::BestEffort,
-        (true, true) => QosClass::Guaranteed,
-        (true, false) => QosClass::Burstable,
-    }
-}
+/// How soon the cgroups above the pods are written again that could not be.
+const ROOTS_RETRY: Duration = Duration::from_secs(10);
 
 /// The pod's cgroup as the container runtime is told of it.
 pub fn cgroup_path(pod: &PodUid, qos: QosClass) -> String {
@@ -139,6 +106,7 @@ pub(crate) async fn keep_roots(shared: Arc<Shared>, shutdown: CancellationToken)
     let keeping = async {
         let (mut root, mut shares) = (None, None);
         loop {
+            let mut failed = false;
             let wanted = {
                 let facts = facts.borrow_and_update();
                 let enforced = shared.resources.enforce_pods;
@@ -149,7 +117,10 @@ pub(crate) async fn keep_roots(shared: Arc<Shared>, shutdown: CancellationToken)
             {
                 match shared.doors.cgroups.limit_all_pods(limits).await {
                     Ok(()) => root = wanted,
-                    Err(error) => tracing::warn!(%error, "all pods together are not limited"),
+                    Err(error) => {
+                        tracing::warn!(%error, "all pods together are not limited");
+                        failed = true;
+                    }
                 }
             }
             changed.borrow_and_update();
@@ -158,12 +129,16 @@ pub(crate) async fn keep_roots(shared: Arc<Shared>, shutdown: CancellationToken)
                 let class = QosClass::Burstable;
                 match shared.doors.cgroups.class_shares(class, wanted).await {
                     Ok(()) => shares = Some(wanted),
-                    Err(error) => tracing::warn!(%error, "a class keeps its old weight"),
+                    Err(error) => {
+                        tracing::warn!(%error, "a class keeps its old weight");
+                        failed = true;
+                    }
                 }
             }
             tokio::select! {
                 Ok(()) = changed.changed() => {}
                 Ok(()) = facts.changed() => {}
+                () = tokio::time::sleep(ROOTS_RETRY), if failed => {}
             }
             // All that comes with it is written together.
             tokio::time::sleep(shared.resources.class_shares_delay).await;
@@ -204,30 +179,4 @@ pub fn cpu_quota_us(cpu_milli: i64) -> i64 {
         return 0;
     }
     (cpu_milli.saturating_mul(CPU_PERIOD_US) / 1000).max(CPU_QUOTA_US_MIN)
-}
-
-/// Which process the kernel kills first when memory is short.
-pub fn oom_score_adj(pod: &Pod, container: &Container, memory_capacity_bytes: i64) -> i64 {
-    let class = pod
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.priority_class_name.as_deref());
-    if class == Some(NODE_CRITICAL) {
-        return OOM_SCORE_GUARANTEED;
-    }
-    match qos_class(pod) {
-        QosClass::Guaranteed => OOM_SCORE_GUARANTEED,
-        QosClass::BestEffort => OOM_SCORE_BEST_EFFORT,
-        QosClass::Burstable => {
-            let request = container_requests(container)
-                .memory_bytes
-                .unwrap_or_default();
-            let share = request.saturating_mul(1000) / memory_capacity_bytes.max(1);
-            // Between the guaranteed pods and the best-effort ones, never equal to either.
-            (OOM_SCORE_BEST_EFFORT - share).clamp(
-                OOM_SCORE_BEST_EFFORT + OOM_SCORE_GUARANTEED,
-                OOM_SCORE_BEST_EFFORT - 1,
-            )
-        }
-    }
 }

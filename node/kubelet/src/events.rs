@@ -1,13 +1,18 @@
 //! Events about pods and the node, as `kubectl describe` shows them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use swiftlet_model::clock::Clock;
 use swiftlet_model::control_plane::ControlPlane;
 use swiftlet_model::events::EventKind;
+
+use crate::events::repeats::{Counted, Repeats, Said, Subject};
+
+mod repeats;
 
 /// Who reports.
 const COMPONENT: &str = "kubelet";
@@ -18,6 +23,8 @@ pub(crate) struct Recorder {
     control_plane: Arc<dyn ControlPlane>,
     clock: Arc<dyn Clock>,
     node_name: String,
+    /// Changed in one place, held for a look-up: workers of all pods say something.
+    repeats: Arc<Mutex<Repeats>>,
     /// Makes names unique that are built in the same nanosecond. It orders nothing else.
     serial: Arc<AtomicU32>,
 }
@@ -32,6 +39,7 @@ impl Recorder {
             control_plane,
             clock,
             node_name,
+            repeats: Arc::default(),
             serial: Arc::default(),
         }
     }
@@ -93,16 +101,13 @@ impl Recorder {
 
     fn send(&self, object: ObjectReference, kind: EventKind, reason: &str, message: String) {
         let at = self.clock.timestamp();
-        // Relaxed: the number only has to differ from the others.
-        let serial = self.serial.fetch_add(1, Ordering::Relaxed) & 0xff;
-        let nanos = i64::try_from(at.as_nanosecond()).unwrap_or_default();
-        let name = object.name.clone().unwrap_or_default();
+        let Some(told) = self.count(&object, reason, &message, at) else {
+            tracing::debug!(reason, message, "enough was said of this");
+            return;
+        };
         let event = Event {
             metadata: ObjectMeta {
-                name: Some(format!(
-                    "{name}.{:x}",
-                    nanos.wrapping_add(i64::from(serial))
-                )),
+                name: Some(told.name),
                 namespace: Some(
                     object
                         .namespace
@@ -115,8 +120,8 @@ impl Recorder {
             type_: Some(kind.as_str().to_owned()),
             reason: Some(reason.to_owned()),
             message: Some(message),
-            count: Some(1),
-            first_timestamp: Some(Time(at)),
+            count: Some(told.count),
+            first_timestamp: Some(Time(told.first)),
             last_timestamp: Some(Time(at)),
             source: Some(EventSource {
                 component: Some(COMPONENT.to_owned()),
@@ -127,5 +132,33 @@ impl Recorder {
             ..Event::default()
         };
         self.control_plane.record(event);
+    }
+
+    fn count(
+        &self,
+        object: &ObjectReference,
+        reason: &str,
+        message: &str,
+        at: Timestamp,
+    ) -> Option<Counted> {
+        let name = object.name.clone().unwrap_or_default();
+        let said = Said {
+            subject: Subject {
+                namespace: object.namespace.clone().unwrap_or_default(),
+                name: name.clone(),
+                uid: object.uid.clone().unwrap_or_default(),
+                reason: reason.to_owned(),
+            },
+            field_path: object.field_path.clone(),
+            message: message.to_owned(),
+        };
+        let fresh = || {
+            // Relaxed: the number only has to differ from the others.
+            let serial = self.serial.fetch_add(1, Ordering::Relaxed) & 0xff;
+            let nanos = i64::try_from(at.as_nanosecond()).unwrap_or_default();
+            format!("{name}.{:x}", nanos.wrapping_add(i64::from(serial)))
+        };
+        let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
+        repeats.tell(said, (at, self.clock.now()), fresh)
     }
 }

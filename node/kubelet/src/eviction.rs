@@ -4,7 +4,7 @@
 //! NodeStats ─▶ observe ─▶ watchdog (pure): which thresholds are met, since when
 //!                            │
 //!                            ├─▶ node conditions, for the scheduler and for admission
-//!                            └─▶ reclaim: unused images and dead containers first,
+//!                            └─▶ reclaim: dead containers and unused images first,
 //!                                then rank (pure) and end one pod
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! and words: `pkg/kubelet/eviction` of Kubernetes.
 
 mod amounts;
+mod dead;
 mod limits;
 mod manager;
 mod messages;
@@ -21,6 +22,7 @@ mod rank;
 mod thresholds;
 mod watchdog;
 
+pub(crate) use dead::Dead;
 pub(crate) use manager::run;
 pub(crate) use messages::disruption_target;
 pub use thresholds::{EvictionOptions, EvictionTexts, Threshold, ThresholdError, Value};

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{NodeView, Room};
+use crate::eviction::Dead;
 use crate::node_status::Pressure;
 use crate::shared::Shared;
 use crate::status::failure::PodFailure;
@@ -30,6 +31,8 @@ pub(crate) struct Keeper {
     view: Mutex<Option<NodeView>>,
     /// Grows when the node's object has changed in the API.
     view_changed: watch::Sender<u64>,
+    /// What the runtime keeps of pods that have ended.
+    pub(crate) dead: Dead,
     failures: mpsc::Sender<Failure>,
     failures_out: Mutex<Option<mpsc::Receiver<Failure>>>,
 }
@@ -44,6 +47,7 @@ impl Keeper {
             shutting_down: watch::Sender::new(false),
             view: Mutex::default(),
             view_changed: watch::Sender::new(0),
+            dead: Dead::default(),
             failures,
             failures_out: Mutex::new(Some(failures_out)),
         }

@@ -4,6 +4,7 @@ pub mod actions;
 pub mod backoff;
 pub mod config;
 pub mod env;
+pub(crate) mod early;
 pub(crate) mod execute;
 pub mod expand;
 pub mod hash;

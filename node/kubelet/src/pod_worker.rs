@@ -22,7 +22,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::kuberuntime::execute::Answer;
+use crate::node_status::NodeFacts;
 use crate::pod_worker::lanes::{Lane, Lanes};
+use crate::pod_worker::look::Look;
 use crate::pod_worker::phase::{Cause, Ending, Phase, Step};
 use crate::pod_worker::queue::{Inbox, Mail, Order, PodFailure};
 use crate::pod_worker::resizing::Resizing;
@@ -37,6 +39,7 @@ mod deadline;
 mod hooks;
 mod hosts;
 pub(crate) mod lanes;
+mod look;
 mod orders;
 pub(crate) mod phase;
 mod probing;
@@ -49,14 +52,12 @@ mod sync;
 mod terminate;
 pub(crate) mod view;
 
-/// A worker's own statuses come back from the API within this time.
-const ECHO_LIMIT: Duration = Duration::from_secs(10);
 /// Containers always get this long between SIGTERM and SIGKILL (`minimumGracePeriodInSeconds`).
 const GRACE_MIN: Duration = Duration::from_secs(2);
 /// A worker that is due but may not act yet does not spin.
 const NAP_MIN: Duration = Duration::from_millis(1);
-/// A worker with nothing to wait for looks again after this time.
-const IDLE: Duration = Duration::from_hours(1);
+/// A worker with nothing to wait for looks again after this time (kubelet's `syncFrequency`).
+const IDLE: Duration = Duration::from_mins(1);
 
 /// A pod's worker.
 pub(crate) struct Worker {
@@ -71,8 +72,14 @@ pub(crate) struct Worker {
     ending: CancellationToken,
     /// Grows when the runtime answers again.
     runtime_back: watch::Receiver<u64>,
+    /// Grows when the disk is full: what the runtime keeps of pods that have ended must go.
+    reclaim: watch::Receiver<u64>,
+    /// Changes with the node's addresses, among others.
+    node: watch::Receiver<NodeFacts>,
     view: View,
     lanes: Lanes,
+    /// When the last pass wants the next one.
+    look: Look,
     publisher: Publisher,
     /// Why the node ends the pod; the first reason stays.
     failure: Option<PodFailure>,
@@ -89,6 +96,8 @@ struct Cleaned {
     logs: bool,
     cgroup: bool,
     said: bool,
+    /// The runtime shall keep nothing of it any more.
+    reclaiming: bool,
 }
 
 /// What wakes a worker.
@@ -100,6 +109,10 @@ enum Wake {
     RuntimeBack,
     /// Resources may be shared out anew.
     Resources,
+    /// The node has changed.
+    Node,
+    /// The disk is full.
+    Reclaim,
     /// The sync loop is gone.
     Closed,
 }
@@ -125,10 +138,13 @@ impl Worker {
         }
         let publisher = Publisher::new(status, shared.doors.clock.now());
         let runtime_back = shared.runtime_back.subscribe();
+        let (reclaim, node) = (shared.keeper.dead.orders(), shared.node.clone());
         let resizing = Resizing::new(&shared, &order.pod);
         let worker = Self {
             shared,
             runtime_back,
+            reclaim,
+            node,
             key,
             inbox,
             order,
@@ -137,6 +153,7 @@ impl Worker {
             ending: CancellationToken::new(),
             view,
             lanes: Lanes::default(),
+            look: Look::default(),
             publisher,
             failure: None,
             resizing,
@@ -151,9 +168,10 @@ impl Worker {
         while self.phase != Phase::Finished {
             match self.wait().await {
                 Wake::Mail(Mail::Hint(event)) => self.hint(&event),
-                Wake::Mail(Mail::Order(order)) => self.obey(order),
+                Wake::Mail(Mail::Order(order)) => self.obey(*order),
                 Wake::Answer(lane, answer) => self.answer(lane, answer),
-                Wake::Time | Wake::Resources => {}
+                Wake::Time | Wake::Resources | Wake::Node => {}
+                Wake::Reclaim => self.begin_reclaim(),
                 Wake::RuntimeBack => self.lanes.hurry(|_| true, self.now()),
                 Wake::Closed => break,
             }
@@ -190,9 +208,11 @@ impl Worker {
     /// Waits for what comes first: deaths, then answers, then desires.
     async fn wait(&mut self) -> Wake {
         let now = self.now();
-        let until = self.due().saturating_duration_since(now).max(NAP_MIN);
+        let until = self.look.next().map_or(IDLE, |at| at.saturating_duration_since(now));
+        let until = until.clamp(NAP_MIN, IDLE);
         let (inbox, lanes) = (&mut self.inbox, &mut self.lanes);
-        let runtime_back = &mut self.runtime_back;
+        let (runtime_back, reclaim) = (&mut self.runtime_back, &mut self.reclaim);
+        let node = &mut self.node;
         let resizing = &mut self.resizing;
         tokio::select! {
             biased;
@@ -200,46 +220,18 @@ impl Worker {
             (lane, answer) = lanes.next() => Wake::Answer(lane, answer),
             Ok(()) = runtime_back.changed() => Wake::RuntimeBack,
             () = resizing.news() => Wake::Resources,
+            Ok(()) = reclaim.changed() => Wake::Reclaim,
+            Ok(()) = node.changed() => Wake::Node,
             () = tokio::time::sleep(until) => Wake::Time,
         }
     }
 
-    /// When there is something to do without being told.
-    fn due(&self) -> Instant {
-        let now = self.now();
-        let crash = self
-            .view
-            .backing_off
-            .iter()
-            .map(|back| now + back.left)
-            .min();
-        // While the runtime is asked for everything, single records wait.
-        let asks = self.view.known && !self.view.stale && !self.lanes.is_busy(&Lane::Query);
-        let recording = self.lanes.any_busy(|lane| matches!(lane, Lane::Record(_)));
-        let record = self
-            .view
-            .record_at()
-            .filter(|at| asks && (*at > now || !recording));
-        let publish = self.publisher.due().filter(|_| self.may_publish());
-        let stopping = self.view.stopping.values().map(|one| one.deadline);
-        let stopping = stopping.filter(|at| *at > now).min();
-        let all = [
-            stopping,
-            self.active_deadline(now),
-            self.lanes.due(now),
-            publish,
-            crash,
-            record,
-            self.probe_due(),
-            self.resizing.due(),
-            self.view.refresh_at.filter(|at| *at > now),
-        ];
-        all.into_iter().flatten().min().unwrap_or(now + IDLE)
-    }
-
-    /// One pass: decide and launch, until the phase stays the same.
+    /// One pass: decide and launch, until the phase stays the same. Its parts say when they want
+    /// the next one.
     fn pass(&mut self) {
+        self.lanes.take_look();
         loop {
+            self.look = Look::default();
             self.view.absorb();
             let before = self.phase;
             match self.phase {
@@ -254,6 +246,8 @@ impl Worker {
         }
         self.probe_pass();
         self.show();
+        let calls = self.lanes.take_look();
+        self.look.maybe(calls.next());
     }
 
     /// Takes a step, if the phase has it.

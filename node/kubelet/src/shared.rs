@@ -21,6 +21,10 @@ use crate::timeline::Timeline;
 /// them has one socket or one process of the runtime.
 const PROBES_IN_FLIGHT_MAX: usize = 1024;
 
+/// Sandboxes in flight per node whose last try hung: pods that hang again and again hold their
+/// places for minutes, and the others must not wait behind them.
+const SANDBOX_RETRIES_MAX: usize = 2;
+
 /// Shared by all workers; nothing in it belongs to one pod.
 pub(crate) struct Shared {
     pub(crate) doors: Doors,
@@ -39,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) running_logs: watch::Sender<Arc<Vec<RunningLog>>>,
     pub(crate) gate: Gate,
     pub(crate) sandbox_starts: Arc<Semaphore>,
+    /// Of those whose last try was not answered in time.
+    pub(crate) sandbox_retries: Arc<Semaphore>,
     pub(crate) container_starts: Arc<Semaphore>,
     pub(crate) probes: Semaphore,
     /// Grows when the control plane has listed its pods: the connection is new.
@@ -82,6 +88,7 @@ impl Shared {
             running_logs: watch::Sender::default(),
             gate: Gate::new(),
             sandbox_starts: Arc::new(Semaphore::new(options.limits.sandbox_starts.max(1))),
+            sandbox_retries: Arc::new(Semaphore::new(SANDBOX_RETRIES_MAX)),
             probes: Semaphore::new(PROBES_IN_FLIGHT_MAX),
             container_starts: Arc::new(Semaphore::new(options.limits.container_starts.max(1))),
             connected: watch::Sender::new(0),

@@ -358,8 +358,18 @@ impl SyncLoop {
         let Some(worker) = self.workers.remove(uid) else {
             return;
         };
-        if self.pods.get(uid).is_some() {
-            self.done.insert(uid.clone());
+        if let Some(inherited) = &mut self.inherited {
+            // Nothing is left of it.
+            inherited.remove(uid);
+        }
+        let mut again = None;
+        if let Some(pod) = self.pods.get(uid) {
+            if worker.mailbox.wish() == Wish::Vanish {
+                // It went, and came back before it was over.
+                again = Some(Arc::clone(pod));
+            } else {
+                self.done.insert(uid.clone());
+            }
         }
         let orphans = self.references.remove(uid);
         let control_plane = &self.shared.doors.control_plane;
@@ -370,6 +380,9 @@ impl SyncLoop {
             && namespace != API_SERVICE_NAMESPACE
         {
             control_plane.forget_services(&namespace);
+        }
+        if let Some(pod) = again {
+            self.desire(pod, false);
         }
         let name = full_name(&worker.pod);
         self.start_successor(&name);
@@ -396,7 +409,8 @@ impl SyncLoop {
         ) {
             (None, _) => Wish::Vanish,
             (Some(_), true) => Wish::Delete,
-            (Some(_), false) => Wish::Run,
+            // A pod that the node has not taken, or ends, does not run after all.
+            (Some(_), false) => worker.mailbox.wish(),
         };
         self.start_worker(pod, wish, Some(PANIC_PAUSE));
     }

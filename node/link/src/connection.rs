@@ -4,6 +4,7 @@ mod interests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use swiftlet_proto::v1::{
     Ack, ControlMessage, Hello, NodeMessage, PodRemoved, PodSnapshot, control_message, node_message,
 };
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
@@ -62,6 +64,8 @@ enum Event<'a> {
     /// A request, and a place for it in the outgoing queue.
     Request(mpsc::Permit<'a, NodeMessage>, Request),
     Message(ControlMessage),
+    /// What nobody needs has lingered long enough.
+    Lingered,
     /// The stream ended or broke.
     Lost(String),
     /// All handles are gone.
@@ -77,6 +81,8 @@ pub(crate) struct Connection {
     node_name: String,
     version: String,
     events: mpsc::Sender<ControlPlaneEvent>,
+    /// The control plane has spoken. Written here alone, read by the handles.
+    reached: Arc<AtomicBool>,
     sequence: u64,
     unacknowledged: HashMap<u64, Done<Bytes>>,
     interests: Interests,
@@ -92,10 +98,16 @@ impl Connection {
             node_name,
             version,
             events,
+            reached: Arc::default(),
             sequence: 0,
             unacknowledged: HashMap::new(),
             interests: Interests::default(),
         }
+    }
+
+    /// Tells whether the control plane has ever spoken.
+    pub(crate) fn reached(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.reached)
     }
 
     pub(crate) async fn run(mut self, transport: Transport, mut requests: mpsc::Receiver<Request>) {
@@ -154,10 +166,12 @@ impl Connection {
                     Err(status) => Event::Lost(status.to_string()),
                 },
                 request = next_request(&outgoing, requests) => request,
+                () = end_of(self.interests.next_end()) => Event::Lingered,
             };
             match event {
                 Event::Message(message) => self.message(message).await,
                 Event::Request(place, request) => self.send(place, request),
+                Event::Lingered => self.end_interests(&outgoing),
                 Event::Lost(cause) => {
                     tracing::warn!(cause, "link to the control plane lost");
                     break Next::Reconnect;
@@ -197,7 +211,9 @@ impl Connection {
                     let _ = done.send(Err(ControlPlaneError::Disconnected));
                 }
                 Request::Ask(ask) => self.interests.answer_known(ask),
-                Request::Forget(subject) => self.interests.forget(&subject),
+                Request::Forget(subject) => {
+                    self.interests.forget(&subject, Instant::now());
+                }
                 Request::BestEffort { .. } => (),
             }
         }
@@ -218,7 +234,9 @@ impl Connection {
                 None => return,
             },
             Request::Forget(subject) => {
-                self.interests.forget(&subject);
+                if !self.interests.forget(&subject, Instant::now()) {
+                    return;
+                }
                 (0, interest(&subject, false))
             }
         };
@@ -228,7 +246,19 @@ impl Connection {
         });
     }
 
+    /// A full queue only costs the control plane a few messages: what is told of a subject that is
+    /// not known here is not used, and the interest ends with the connection.
+    fn end_interests(&mut self, outgoing: &mpsc::Sender<NodeMessage>) {
+        for subject in self.interests.ended(Instant::now()) {
+            let message = Some(interest(&subject, false));
+            let sequence = 0;
+            let _ = outgoing.try_send(NodeMessage { sequence, message });
+        }
+    }
+
     async fn message(&mut self, message: ControlMessage) {
+        // Relaxed: it guards nothing, and what is told of the message is told by a channel.
+        self.reached.store(true, Ordering::Relaxed);
         let event = match message.message {
             Some(control_message::Message::PodSnapshot(snapshot)) => pods(snapshot),
             Some(control_message::Message::PodUpsert(upsert)) => {
@@ -316,6 +346,14 @@ async fn next_request<'a>(
     match requests.recv().await {
         Some(request) => Event::Request(place, request),
         None => Event::Shutdown,
+    }
+}
+
+/// Waits for that time; for ever if there is none.
+async fn end_of(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The door that the kubelet holds: requests to the connection's task.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -41,6 +42,7 @@ pub struct NodeLinkOptions {
 #[derive(Clone)]
 pub struct NodeLink {
     requests: mpsc::Sender<Request>,
+    reached: Arc<AtomicBool>,
 }
 
 impl NodeLink {
@@ -55,8 +57,9 @@ impl NodeLink {
         let (requests, incoming) = mpsc::channel(REQUESTS_MAX);
         let (events, receiver) = mpsc::channel(CONTROL_QUEUE_MAX);
         let connection = Connection::new(options.node_name, options.version, events);
+        let reached = connection.reached();
         tokio::spawn(connection.run(transport, incoming));
-        Ok((Self { requests }, receiver))
+        Ok((Self { requests, reached }, receiver))
     }
 
     async fn acknowledged(&self, message: Message) -> Result<(), ControlPlaneError> {
@@ -91,6 +94,11 @@ impl NodeLink {
 }
 
 impl ControlPlane for NodeLink {
+    fn ever_connected(&self) -> bool {
+        // Relaxed: see the connection's side.
+        self.reached.load(Ordering::Relaxed)
+    }
+
     fn publish_status<'a>(
         &'a self,
         pod: &'a PodKey,

@@ -100,6 +100,10 @@ pub struct ObjectRef {
 
 /// The control plane. Behind it stands NodeLink, or any kube-apiserver.
 pub trait ControlPlane: Send + Sync {
+    /// Whether it has said anything since this program started. Until then pods may start without
+    /// what only a control plane has a use for.
+    fn ever_connected(&self) -> bool;
+
     /// Stores a pod's status; returns when it is stored, or was refused for good (the pod is gone).
     /// Calls for one pod are made one after another, by that pod's publisher.
     fn publish_status<'a>(

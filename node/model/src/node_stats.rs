@@ -61,6 +61,8 @@ pub struct PodDisk {
     pub volumes: BTreeMap<String, DiskUse>,
     /// Logs by container.
     pub logs: BTreeMap<String, DiskUse>,
+    /// Files beside them that its containers can write: the table of hosts, the last words.
+    pub files: DiskUse,
 }
 
 impl PodDisk {
@@ -70,6 +72,7 @@ impl PodDisk {
         for one in self.volumes.values().chain(self.logs.values()) {
             total += *one;
         }
+        total += self.files;
         total
     }
 }

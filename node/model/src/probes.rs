@@ -59,12 +59,7 @@ pub trait Probes: Send + Sync {
     ) -> BoxFuture<'a, Result<u16, String>>;
 
     /// Opens a connection.
-    fn tcp<'a>(
-        &'a self,
-        host: &'a str,
-        port: u16,
-        limit: Duration,
-    ) -> BoxFuture<'a, ProbeAnswer>;
+    fn tcp<'a>(&'a self, host: &'a str, port: u16, limit: Duration) -> BoxFuture<'a, ProbeAnswer>;
 
     /// Asks a service of `grpc.health.v1`; the empty name is the whole server.
     fn grpc<'a>(

@@ -46,6 +46,11 @@ pub trait Volumes: Send + Sync {
     /// tokens; `None`: until something changes. Asked for again after each refresh.
     fn refresh_due(&self, pod: &PodUid) -> Option<Duration>;
 
+    /// What the pod's volumes were made without, in words: a token and the certificate beside it,
+    /// as long as the control plane has not been reached since this program started. `None`: they
+    /// are whole. A [`Self::refresh`] brings what is lacking.
+    fn lacking(&self, pod: &PodUid) -> Option<String>;
+
     /// What the pod's volumes and logs take on the node's disk.
     fn usage<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<VolumeUsage, VolumeError>>;
 
@@ -161,6 +166,15 @@ pub enum VolumeError {
         volume: String,
         /// The claim's name.
         claim: String,
+    },
+    /// A claim's volume that other nodes have.
+    #[error(
+        "MountVolume.NodeAffinity check failed for volume \"{volume}\" : \
+        no matching NodeSelectorTerms"
+    )]
+    NodeAffinity {
+        /// `spec.volumes[].name`.
+        volume: String,
     },
     /// A `subPath` that no volume has.
     #[error("{0}")]

@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 
 use swiftlet_model::ids::PodUid;
 use swiftlet_model::node_stats::{DiskUse, NodeStatsError, PodDisk, PodPaths};
+use swiftlet_sys::beneath;
 use swiftlet_sys::cgroup::Mode;
+use swiftlet_sys::walk::{self, Next};
 
 use crate::{Places, failed};
 
 /// The classes' folders between the root and the pods; Guaranteed pods lie in the root itself.
 const CLASSES: [&str; 3] = ["", "burstable", "besteffort"];
-/// `st_blocks` counts in these bytes.
-const BLOCK: u64 = 512;
-/// Deepest folder that is counted; deeper ones are nobody's honest data.
-const DEPTH_MAX: usize = 256;
+/// What `st_blocks` counts. Source: stat(2).
+const BLOCK_BYTES: u64 = 512;
 
 pub(crate) struct PodFolders<'a> {
     places: &'a Places,
@@ -108,6 +108,12 @@ impl<'a> PodFolders<'a> {
                 }
             }
         }
+        // The table of hosts and the last words: containers write there as they like.
+        disk.files = single(&folder.join("etc-hosts"));
+        let last_words = subfolders(&folder.join("containers"));
+        for container in last_words.map_err(|error| failed(folder.display(), &error))? {
+            disk.files += usage(&container);
+        }
         let logs = subfolders(&pod.logs);
         for container in logs.map_err(|error| failed(pod.logs.display(), &error))? {
             disk.logs.insert(file_name(&container), usage(&container));
@@ -141,31 +147,37 @@ fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// Everything below, links not followed, on this device alone, a file with many names once. What
 /// vanishes meanwhile uses nothing.
 pub(crate) fn usage(folder: &Path) -> DiskUse {
-    let mut total = DiskUse::default();
-    let Ok(top) = fs::symlink_metadata(folder) else {
+    let mut total = single(folder);
+    let Ok(top) = beneath::find(folder) else {
         return total;
     };
-    let device = top.dev();
+    let device = top.facts.identity.0;
     let mut seen = HashSet::new();
-    let mut open = vec![(folder.to_path_buf(), 0)];
-    total.bytes += top.blocks() * BLOCK;
-    total.inodes += 1;
-    while let Some((folder, depth)) = open.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let Ok(meta) = entry.metadata() else { continue };
-            if meta.dev() != device || (meta.nlink() > 1 && !seen.insert(meta.ino())) {
-                continue;
-            }
-            total += DiskUse {
-                bytes: meta.blocks().saturating_mul(BLOCK),
-                inodes: 1,
-            };
-            if meta.is_dir() && depth < DEPTH_MAX {
-                open.push((entry.path(), depth + 1));
-            }
+    let walked = walk::walk(folder, |step| {
+        let facts = step.facts;
+        let is_counted = !facts.is_folder && facts.names > 1 && !seen.insert(facts.identity);
+        if step.is_end() || facts.identity.0 != device || is_counted {
+            return Ok(Next::Pass);
         }
+        total += DiskUse {
+            bytes: facts.bytes,
+            inodes: 1,
+        };
+        Ok(Next::Enter)
+    });
+    if let Err(error) = walked {
+        tracing::warn!(folder = %folder.display(), %error, "not all that a pod wrote is counted");
     }
     total
+}
+
+/// One file; nothing if there is none.
+fn single(path: &Path) -> DiskUse {
+    let found = fs::symlink_metadata(path).ok();
+    found.map_or_else(DiskUse::default, |file| DiskUse {
+        bytes: file.blocks().saturating_mul(BLOCK_BYTES),
+        inodes: 1,
+    })
 }
 
 fn number(path: &Path) -> io::Result<u64> {
@@ -196,6 +208,10 @@ mod tests {
         fs::write(&file, vec![1; 200_000]).unwrap();
         fs::hard_link(&file, volumes.join("data/again")).unwrap();
         std::os::unix::fs::symlink("/", volumes.join("data/out")).unwrap();
+        let pod = root.path().join("pods/u1");
+        fs::write(pod.join("etc-hosts"), vec![1; 70_000]).unwrap();
+        fs::create_dir_all(pod.join("containers/main")).unwrap();
+        fs::write(pod.join("containers/main/0"), vec![1; 90_000]).unwrap();
         let logs = root.path().join("logs");
         fs::create_dir_all(logs.join("main")).unwrap();
         fs::write(logs.join("main/0.log"), vec![1; 50_000]).unwrap();
@@ -218,7 +234,31 @@ mod tests {
         // The two folders, the file under one of its names, the link.
         assert_eq!(data.inodes, 4);
         assert!(disk.logs["main"].bytes >= 50_000);
-        assert_eq!(disk.total().inodes, 6);
+        // A container writes to its table of hosts and its last words too.
+        assert!(disk.files.bytes >= 160_000, "{disk:?}");
+        assert_eq!(disk.total().inodes, 9);
+        assert!(disk.total().bytes >= 410_000);
+    }
+
+    #[test]
+    fn nothing_is_too_deep_to_be_counted() {
+        let root = tempfile::tempdir().unwrap();
+        let data = root.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let mut top = data.clone();
+        // Each step moves what there is one folder down: the paths stay short.
+        fs::write(top.join("file"), vec![1; 200_000]).unwrap();
+        for _ in 0..2000 {
+            let (new, old) = (root.path().join("new"), root.path().join("old"));
+            fs::create_dir(&new).unwrap();
+            fs::rename(&top, new.join("folder-with-a-name")).unwrap();
+            fs::rename(&new, &old).unwrap();
+            top = old;
+        }
+        let used = usage(&top);
+        assert!(used.bytes >= 200_000, "{used:?}");
+        assert_eq!(used.inodes, 2002);
+        beneath::remove_tree(root.path()).unwrap();
     }
 
     #[test]

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ManifestError;
 use crate::manifest::{Origin, static_pod};
+use crate::unique::unique;
 use crate::watch::{Changes, FolderWatch};
 
 /// How often everything is looked at (kubelet's `fileCheckFrequency`).
@@ -262,22 +263,16 @@ impl Folder {
         changed
     }
 
-    /// The list, without pods whose name another file has already.
+    /// The list, without pods that another file has already.
     fn list(&self) -> SourcePods {
-        let mut names = std::collections::HashSet::new();
-        let mut pods = Vec::new();
-        for (file, manifest) in &self.manifests {
-            let Some(pod) = &manifest.pod else { continue };
-            let meta = &pod.metadata;
-            if names.insert((meta.namespace.as_deref(), meta.name.as_deref())) {
-                pods.push(Arc::clone(pod));
-            } else {
-                let name = meta.name.as_deref().unwrap_or_default();
-                tracing::error!(file = %file.display(), name, "duplicate pod name, ignored");
-            }
+        let pods = self.manifests.iter().filter_map(|(file, manifest)| {
+            let place = file.to_string_lossy().into_owned();
+            Some((place, manifest.pod.as_ref()?))
+        });
+        SourcePods {
+            source: Source::File,
+            pods: unique(pods),
         }
-        let source = Source::File;
-        SourcePods { source, pods }
     }
 }
 

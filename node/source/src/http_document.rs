@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ManifestError;
 use crate::manifest::{Origin, static_pods};
+use crate::unique::unique;
 
 /// How often the document is fetched (kubelet's `httpCheckFrequency`).
 pub const HTTP_CHECK_PERIOD: Duration = Duration::from_secs(20);
@@ -123,10 +124,11 @@ impl Document {
             node_name: self.options.node_name.clone(),
         };
         let pods = static_pods(&text, &origin, Timestamp::now())?;
+        let pods: Vec<_> = pods.into_iter().map(Arc::new).collect();
         self.last = Some(text);
         Ok(Some(SourcePods {
             source: Source::Http,
-            pods: pods.into_iter().map(Arc::new).collect(),
+            pods: unique(pods.iter().map(|pod| (self.options.url.clone(), pod))),
         }))
     }
 

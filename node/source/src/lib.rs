@@ -15,6 +15,7 @@ mod folder;
 mod http_document;
 mod manifest;
 mod references;
+mod unique;
 mod validate;
 mod watch;
 

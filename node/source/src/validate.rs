@@ -8,6 +8,8 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 /// Longest DNS label and DNS subdomain (RFC 1123).
 const LABEL_LEN_MAX: usize = 63;
 const SUBDOMAIN_LEN_MAX: usize = 253;
+/// Longest uid: with a namespace and a name it makes the name of a folder.
+const UID_LEN_MAX: usize = 63;
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 const DNS_POLICIES: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
@@ -27,6 +29,10 @@ pub(crate) fn validate(pod: &Pod) -> Vec<String> {
         errors.push(format!(
             "metadata.namespace: Invalid value: \"{namespace}\""
         ));
+    }
+    let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    if !is_uid(uid) {
+        errors.push(format!("metadata.uid: Invalid value: \"{uid}\""));
     }
     if let Some(spec) = &pod.spec {
         check_spec(spec, &mut errors);
@@ -150,6 +156,13 @@ fn check_container(
     }
 }
 
+/// The uid of a pod names its folders and its cgroup: one part of a path, which no other string
+/// that is joined to it runs into. UUIDs and digests are.
+fn is_uid(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=UID_LEN_MAX).contains(&text.len()) && text.bytes().all(inner) && !text.starts_with('-')
+}
+
 fn is_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty()
@@ -178,7 +191,7 @@ mod tests {
     #[test]
     fn each_mistake_is_named_with_its_field() {
         let text = r#"{
-            "metadata": {"name": "Web", "namespace": "default"},
+            "metadata": {"name": "Web", "namespace": "default", "uid": "../x"},
             "spec": {
                 "restartPolicy": "Sometimes", "dnsPolicy": "Default",
                 "volumes": [{"name": "v"}, {"name": "v"}],
@@ -194,6 +207,7 @@ mod tests {
         let errors = validate(&pod);
         for field in [
             "metadata.name: ",
+            "metadata.uid: ",
             "spec.restartPolicy: ",
             "spec.volumes[1].name: Duplicate",
             "spec.containers[0].image: ",
@@ -206,7 +220,26 @@ mod tests {
                 "{field}: {errors:?}"
             );
         }
-        assert_eq!(errors.len(), 7, "{errors:?}");
+        assert_eq!(errors.len(), 8, "{errors:?}");
+    }
+
+    #[test]
+    fn a_uid_is_one_part_of_a_path() {
+        let uuid = "0e2a1c52-7f5d-4d8b-9a60-3f6f2f2c1b11";
+        assert!(is_uid(uuid) && is_uid("d41d8cd98f00b204e9800998ecf8427e"));
+        for bad in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "/etc",
+            "a_b",
+            "a\0",
+            "-a",
+            &"a".repeat(64),
+        ] {
+            assert!(!is_uid(bad), "{bad}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! cgroup mode and controllers.
 
+use std::path::Path;
+
 use swiftlet_cgroup::{Hierarchies, Mode};
 
 use super::Check;
@@ -7,11 +9,37 @@ use super::Check;
 /// Controllers without which limits of pods would be ignored.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
-pub(super) fn examine() -> Check {
+/// Where the kernel counts tasks that wait for memory (`Documentation/accounting/psi.rst`).
+const PRESSURE: &str = "/proc/pressure/memory";
+
+pub(super) fn examine() -> Vec<Check> {
     match swiftlet_cgroup::hierarchies() {
-        Ok(hierarchies) => judge(hierarchies.mode, &controllers(&hierarchies)),
-        Err(error) => Check::missing("cgroups", error.to_string(), "mount /sys/fs/cgroup"),
+        Ok(hierarchies) => {
+            let mut checks = vec![judge(hierarchies.mode, &controllers(&hierarchies))];
+            // On v1 it is an event of the memory controller.
+            if hierarchies.mode == Mode::V2 {
+                checks.push(pressure(Path::new(PRESSURE).exists()));
+            }
+            checks
+        }
+        Err(error) => {
+            let remedy = "mount /sys/fs/cgroup";
+            vec![Check::missing("cgroups", error.to_string(), remedy)]
+        }
     }
+}
+
+/// Some distributions build the kernel with it and boot without it.
+fn pressure(is_told: bool) -> Check {
+    const NAME: &str = "memory pressure";
+    if is_told {
+        return Check::ok(NAME, PRESSURE);
+    }
+    Check::warning(
+        NAME,
+        "not told by this kernel: who evicts waits for its next look, ten seconds at most",
+        "boot with psi=1",
+    )
 }
 
 /// On v2 they stand in a file; on v1 each hierarchy's folder bears the names of its own.
@@ -68,5 +96,13 @@ mod tests {
         let check = judge(Mode::V1, &all[..2]);
         assert_eq!(check.verdict, Verdict::Missing);
         assert!(check.found.contains("without pids"), "{check}");
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_tell_of_pressure_is_a_warning() {
+        assert_eq!(pressure(true).verdict, Verdict::Ok);
+        let check = pressure(false);
+        assert_eq!(check.verdict, Verdict::Warning);
+        assert!(check.remedy.contains("psi=1"), "{check}");
     }
 }

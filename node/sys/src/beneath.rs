@@ -12,42 +12,88 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
-use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::fcntl::{
+    AtFlags, OFlag, OpenHow, RenameFlags, ResolveFlag, open, openat, openat2, renameat2,
+};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat};
+use nix::unistd::{Gid, UnlinkatFlags, fchownat, unlinkat};
 
-/// Folders below each other that are walked through: deeper ones are an error, not a full stack.
-const DEPTH_MAX: usize = 1000;
+/// Folders below each other that are removed in place, each with a descriptor of its own. Deeper
+/// ones are moved up first.
+const DEPTH_MAX: usize = 64;
 /// How often a path is resolved while it is being renamed.
 const AGAIN_MAX: usize = 32;
+
+/// What the kernel says of a file, as far as anybody asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// It is a folder.
+    pub is_folder: bool,
+    /// It is a link.
+    pub is_link: bool,
+    /// Device and number: what it is, under whatever name.
+    pub identity: (u64, u64),
+    /// How many names it has.
+    pub names: u64,
+    /// What it takes on the disk, in bytes.
+    pub bytes: u64,
+    /// Permissions and the bits above them.
+    pub mode: u32,
+    /// Its group.
+    pub group: u32,
+}
+
+impl Facts {
+    /// What `st_blocks` counts. Source: stat(2).
+    const BLOCK_BYTES: u64 = 512;
+
+    pub(crate) fn new(stat: &FileStat) -> Self {
+        let kind = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
+        Self {
+            is_folder: kind == SFlag::S_IFDIR,
+            is_link: kind == SFlag::S_IFLNK,
+            identity: (stat.st_dev, stat.st_ino),
+            names: stat.st_nlink,
+            bytes: u64::try_from(stat.st_blocks)
+                .map_or(0, |it| it.saturating_mul(Self::BLOCK_BYTES)),
+            mode: stat.st_mode & 0o7777,
+            group: stat.st_gid,
+        }
+    }
+}
 
 /// What a path leads to, held open.
 #[derive(Debug)]
 pub struct Found {
     handle: OwnedFd,
-    /// It is a folder.
-    pub is_folder: bool,
-    /// Device and number: what it is, under whatever name.
-    pub identity: (u64, u64),
+    /// What it is.
+    pub facts: Facts,
 }
 
 impl Found {
-    fn new(handle: OwnedFd) -> io::Result<Self> {
-        let stat = fstat(&handle)?;
-        Ok(Self {
-            is_folder: SFlag::from_bits_truncate(stat.st_mode) == SFlag::S_IFDIR,
-            identity: (stat.st_dev, stat.st_ino),
-            handle,
-        })
+    pub(crate) fn new(handle: OwnedFd) -> io::Result<Self> {
+        let facts = Facts::new(&fstat(&handle)?);
+        Ok(Self { handle, facts })
     }
 
     /// A name by which this process reaches exactly what was found, for a mount.
     pub fn path(&self) -> PathBuf {
         name_of(&self.handle)
     }
+
+    /// Gives it to a group.
+    pub fn set_group(&self, group: u32) -> io::Result<()> {
+        let group = Some(Gid::from_raw(group));
+        fchownat(&self.handle, "", None, group, AtFlags::AT_EMPTY_PATH).map_err(Into::into)
+    }
+
+    /// Changes its mode. A link has none.
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        fs::set_permissions(self.path(), Permissions::from_mode(mode))
+    }
 }
 
-fn name_of(handle: &OwnedFd) -> PathBuf {
+pub(crate) fn name_of(handle: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()))
 }
 
@@ -148,31 +194,82 @@ pub fn remove_tree(folder: &Path) -> io::Result<()> {
         Err(Errno::ENOENT) => return Ok(()),
         opened => opened?,
     };
-    match remove_folder(&parent, Path::new(name), 0) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
+    let root = match on_this_mount(&parent, Path::new(name), FOLDER) {
+        Err(Errno::ENOENT) => return Ok(()),
+        opened => opened?,
+    };
+    let mut removal = Removal {
+        root: &root,
+        moved: Vec::new(),
+        count: 0,
+    };
+    removal.empty(&root, 0)?;
+    while let Some(name) = removal.moved.pop() {
+        removal.folder(&root, Path::new(&name), 1)?;
+    }
+    match unlinkat(parent, name, UnlinkatFlags::RemoveDir) {
+        Err(Errno::ENOENT) => Ok(()),
+        removed => removed.map_err(Into::into),
     }
 }
 
-fn remove_folder(parent: impl AsFd, name: &Path, depth: usize) -> io::Result<()> {
-    if depth == DEPTH_MAX {
-        return Err(Errno::ELOOP.into());
+/// How a folder is opened whose entries are to be removed.
+const FOLDER: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_NOFOLLOW);
+
+/// The removal of one tree. A pod can make folders far deeper than there are descriptors: what lies
+/// deep is moved to the top of the tree, and removed there.
+struct Removal<'a> {
+    root: &'a OwnedFd,
+    /// Names in the root of what was moved there.
+    moved: Vec<OsString>,
+    /// How many were moved, for their names.
+    count: u64,
+}
+
+impl Removal<'_> {
+    fn folder(&mut self, parent: &OwnedFd, name: &Path, depth: usize) -> io::Result<()> {
+        let folder = on_this_mount(parent, name, FOLDER)?;
+        if depth == DEPTH_MAX {
+            return self.move_up(parent, name);
+        }
+        self.empty(&folder, depth)?;
+        unlinkat(parent, name, UnlinkatFlags::RemoveDir).map_err(Into::into)
     }
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
-    let folder = on_this_mount(parent.as_fd(), name, flags)?;
-    // The names first: a folder that changes while it is read may show names twice, or not.
-    let entries = fs::read_dir(name_of(&folder))?;
-    let names: Vec<OsString> = entries
-        .map(|entry| entry.map(|entry| entry.file_name()))
-        .collect::<io::Result<_>>()?;
-    for name in &names {
-        match unlinkat(&folder, name.as_os_str(), UnlinkatFlags::NoRemoveDir) {
-            Ok(()) | Err(Errno::ENOENT) => {}
-            Err(Errno::EISDIR) => remove_folder(&folder, Path::new(name), depth + 1)?,
-            Err(error) => return Err(error.into()),
+
+    fn empty(&mut self, folder: &OwnedFd, depth: usize) -> io::Result<()> {
+        // The names first: a folder that changes while it is read may show names twice, or not.
+        let entries = fs::read_dir(name_of(folder))?;
+        let names: Vec<OsString> = entries
+            .map(|entry| entry.map(|entry| entry.file_name()))
+            .collect::<io::Result<_>>()?;
+        for name in &names {
+            match unlinkat(folder, name.as_os_str(), UnlinkatFlags::NoRemoveDir) {
+                Ok(()) | Err(Errno::ENOENT) => {}
+                Err(Errno::EISDIR) => self.folder(folder, Path::new(name), depth + 1)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whatever has the new name already stays: the next one is tried.
+    fn move_up(&mut self, parent: &OwnedFd, name: &Path) -> io::Result<()> {
+        loop {
+            let new = OsString::from(format!(".deep-{}", self.count));
+            self.count += 1;
+            let flags = RenameFlags::RENAME_NOREPLACE;
+            match renameat2(parent, name, self.root, new.as_os_str(), flags) {
+                Err(Errno::EEXIST) => {}
+                Err(error) => return Err(error.into()),
+                Ok(()) => {
+                    self.moved.push(new);
+                    return Ok(());
+                }
+            }
         }
     }
-    unlinkat(parent, name, UnlinkatFlags::RemoveDir).map_err(Into::into)
 }
 
 #[cfg(test)]
@@ -186,13 +283,13 @@ mod tests {
     fn a_missing_part_is_made_with_the_mode_that_is_asked_for() {
         let root = tempfile::tempdir().unwrap();
         let found = find_or_make(root.path(), Path::new("a/b"), 0o2775).unwrap();
-        assert!(found.is_folder);
+        assert!(found.facts.is_folder);
         let made = fs::metadata(root.path().join("a/b")).unwrap();
         assert_eq!(made.mode() & 0o7777, 0o2775);
-        assert_eq!(found.identity, (made.dev(), made.ino()));
+        assert_eq!(found.facts.identity, (made.dev(), made.ino()));
         fs::write(root.path().join("a/file"), "x").unwrap();
         let file = find_or_make(root.path(), Path::new("a/file"), 0o755).unwrap();
-        assert!(!file.is_folder);
+        assert!(!file.facts.is_folder);
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "x");
     }
 
@@ -208,7 +305,7 @@ mod tests {
         let try_part = |part: &str| find_or_make(root.path(), Path::new(part), 0o755);
         let real = fs::metadata(at("real")).unwrap();
         assert_eq!(
-            try_part("inside").unwrap().identity,
+            try_part("inside").unwrap().facts.identity,
             (real.dev(), real.ino())
         );
         assert!(try_part("inside/new").is_ok() && at("real/new").is_dir());
@@ -245,5 +342,16 @@ mod tests {
         remove_tree(&tree).unwrap();
         assert!(!tree.exists());
         assert_eq!(fs::read_to_string(kept.join("precious")).unwrap(), "x");
+    }
+    #[test]
+    fn a_tree_deeper_than_there_are_descriptors_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        // A name that the removal would like to take.
+        fs::write(tree.join(".deep-0"), "x").unwrap();
+        crate::walk::tests::make_deep(&tree, 2000);
+        remove_tree(&tree).unwrap();
+        assert!(!tree.exists());
     }
 }

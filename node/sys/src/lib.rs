@@ -10,7 +10,9 @@
 
 pub mod beneath;
 pub mod cgroup;
+pub mod descriptors;
 pub mod file_thread;
 pub mod mount;
 pub mod netns;
 pub mod ready;
+pub mod walk;

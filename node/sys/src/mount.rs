@@ -6,10 +6,12 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::statvfs::statvfs;
 
-/// Mounts a tmpfs. `size_bytes`: its limit; `None` is the kernel's, half of the memory.
+/// Mounts a tmpfs whose content is never swapped to a disk, if the kernel can do so.
+/// `size_bytes`: its limit; `None` is the kernel's, half of the memory.
 pub fn tmpfs(target: &Path, size_bytes: Option<u64>, mode: u32) -> io::Result<()> {
     let size = size_bytes
         .map(|size| format!(",size={size}"))
@@ -17,7 +19,12 @@ pub fn tmpfs(target: &Path, size_bytes: Option<u64>, mode: u32) -> io::Result<()
     let options = format!("mode={mode:o}{size}");
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     let kind = Some("tmpfs");
-    mount(kind, target, kind, flags, Some(options.as_str())).map_err(Into::into)
+    let try_with = |options: &str| mount(kind, target, kind, flags, Some(options));
+    // Kernels before 6.4 do not know the word.
+    match try_with(&format!("{options},noswap")) {
+        Err(Errno::EINVAL) => try_with(&options).map_err(Into::into),
+        made => made.map_err(Into::into),
+    }
 }
 
 /// Mounts a file system of huge pages of this size (`2M`, `1Gi`).
@@ -111,6 +118,15 @@ mod tests {
         tmpfs(&target, Some(1 << 20), 0o1777).unwrap();
         assert!(is_mounted(&target).unwrap());
         assert_eq!(below(folder.path()).unwrap(), [target.as_path()]);
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release
+            .split(['.', '-'])
+            .map_while(|it| it.parse::<u32>().ok());
+        let version = (numbers.next().unwrap(), numbers.next().unwrap());
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let line = table.lines().find(|line| line.contains("/with\\040blank "));
+        let has_word = line.unwrap().split([' ', ',']).any(|it| it == "noswap");
+        assert_eq!(has_word, version >= (6, 4), "{line:?}");
         assert!(fs::write(target.join("large"), vec![0; 2 << 20]).is_err());
         unmount(&target).unwrap();
         assert!(!is_mounted(&target).unwrap());

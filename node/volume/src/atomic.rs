@@ -36,6 +36,11 @@ const FOLDER_MODE: u32 = 0o755;
 const GROUP_FILE_BITS: u32 = 0o440;
 const GROUP_FOLDER_BITS: u32 = 0o2550;
 
+/// Whether the volume has content.
+pub(crate) fn is_written(volume: &Path) -> bool {
+    volume.join(DATA).exists()
+}
+
 /// Makes `payload` the content of `volume`. `false`: it was already.
 pub(crate) fn write(volume: &Path, payload: &Payload, group: Option<u32>) -> io::Result<bool> {
     let current = current(volume)?;

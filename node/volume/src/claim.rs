@@ -1,7 +1,10 @@
 //! What a claim is bound to. Pure.
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec};
+use k8s_openapi::api::core::v1::{
+    Node, NodeSelector, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec,
+};
 use swiftlet_model::volumes::VolumeError;
+use swiftlet_proto::selector::selects_node;
 
 use crate::failed;
 
@@ -12,6 +15,15 @@ pub(crate) enum Place {
     HostPath { path: String, kind: String },
     /// A disk of the node, which the pod's group owns.
     Local { path: String },
+}
+
+/// The volume of a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Claimed {
+    /// Where it lies on each of its nodes.
+    pub(crate) place: Place,
+    /// Which nodes have it; `None`: all.
+    pub(crate) node_affinity: Option<NodeSelector>,
 }
 
 /// A claim that has its volume.
@@ -47,28 +59,52 @@ pub(crate) fn bound(volume: &str, name: &str, object: &[u8]) -> Result<Bound, Vo
     }
 }
 
-/// Where the volume lies.
-pub(crate) fn place(volume: &str, bound: &Bound, object: &[u8]) -> Result<Place, VolumeError> {
+/// Where the volume lies. Until it says itself whose it is, it may be another's.
+pub(crate) fn place(volume: &str, bound: &Bound, object: &[u8]) -> Result<Claimed, VolumeError> {
     let persistent: PersistentVolume = read(volume, "persistentvolume", object)?;
     let spec = persistent.spec.unwrap_or_default();
     let owner = spec.claim_ref.as_ref().and_then(|it| it.uid.as_deref());
-    if owner.is_some_and(|owner| owner != bound.uid) {
-        let cause = format!(
-            "PersistentVolume {} is bound to another claim",
-            bound.volume
-        );
+    if owner != Some(bound.uid.as_str()) {
+        let whose = owner.map_or("not bound to the claim yet", |_| "bound to another claim");
+        let cause = format!("PersistentVolume {} is {whose}", bound.volume);
         return Err(failed(volume, &cause));
     }
-    if let Some(host) = spec.host_path {
-        return Ok(Place::HostPath {
-            path: host.path,
-            kind: host.type_.unwrap_or_default(),
-        });
+    let place = match (&spec.host_path, &spec.local) {
+        (Some(host), _) => Place::HostPath {
+            path: host.path.clone(),
+            kind: host.type_.clone().unwrap_or_default(),
+        },
+        (None, Some(local)) => Place::Local {
+            path: local.path.clone(),
+        },
+        (None, None) => return Err(unsupported(volume, &kind_of(&spec))),
+    };
+    Ok(Claimed {
+        place,
+        node_affinity: spec.node_affinity.and_then(|it| it.required),
+    })
+}
+
+/// The node's object.
+pub(crate) fn node(volume: &str, object: &[u8]) -> Result<Node, VolumeError> {
+    read(volume, "node", object)
+}
+
+/// A path of one node is another's data, or nobody's, on every other node. In Kubernetes' words
+/// (`CheckNodeAffinity` in `pkg/volume/util`).
+pub(crate) fn check_node(
+    volume: &str,
+    selector: &NodeSelector,
+    node: &Node,
+) -> Result<(), VolumeError> {
+    let labels = node.metadata.labels.clone().unwrap_or_default();
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    if selects_node(selector, &labels, name) {
+        return Ok(());
     }
-    match spec.local {
-        Some(local) => Ok(Place::Local { path: local.path }),
-        None => Err(unsupported(volume, &kind_of(&spec))),
-    }
+    Err(VolumeError::NodeAffinity {
+        volume: volume.to_owned(),
+    })
 }
 
 /// The one field of a spec that no other kind of volume has.
@@ -117,7 +153,7 @@ mod tests {
         bound("data", "mine", value.to_string().as_bytes())
     }
 
-    fn volume(spec: &Value) -> Result<Place, VolumeError> {
+    fn volume(spec: &Value) -> Result<Claimed, VolumeError> {
         let bound = Bound {
             volume: "pv".into(),
             uid: "7".into(),
@@ -145,16 +181,21 @@ mod tests {
         let local = json!({"local": {"path": "/disk"}, "claimRef": {"uid": "7"},
             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]});
         assert_eq!(
-            volume(&local).unwrap(),
+            volume(&local).unwrap().place,
             Place::Local {
                 path: "/disk".into()
             }
         );
-        let host = json!({"hostPath": {"path": "/x", "type": "Directory"}});
-        assert!(matches!(volume(&host).unwrap(), Place::HostPath { .. }));
+        let host = json!({"hostPath": {"path": "/x", "type": "Directory"},
+            "claimRef": {"uid": "7"}});
+        let place = volume(&host).unwrap().place;
+        assert!(matches!(place, Place::HostPath { .. }));
+        let nobodys = json!({"local": {"path": "/disk"}});
+        assert!(volume(&nobodys).is_err());
         let other = json!({"local": {"path": "/disk"}, "claimRef": {"uid": "8"}});
         assert!(volume(&other).is_err());
-        let csi = json!({"csi": {"driver": "x", "volumeHandle": "y"}, "accessModes": ["x"]});
+        let csi = json!({"csi": {"driver": "x", "volumeHandle": "y"}, "accessModes": ["x"],
+            "claimRef": {"uid": "7"}});
         let words = "volume \"data\": csi volumes are not served by this node";
         assert_eq!(volume(&csi).unwrap_err().to_string(), words);
     }

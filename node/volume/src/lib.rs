@@ -15,8 +15,9 @@
 //! tokens.rs     tokens and their renewal     pod_files.rs   hosts, last words, ends of logs
 //! payload.rs    which files: pure            usage.rs       what a pod takes
 //! downward.rs   the pod of itself: pure      tear_down.rs   unmount, remove
-//! references.rs who uses which object        host_path.rs   paths of the node
-//! logs.rs       logs of containers
+//! references.rs who uses which PV            host_path.rs   paths of the node
+//! lacking.rs    what waits for an API        logs.rs        logs of containers
+//! known.rs      where logs of pods lie
 //! ```
 //!
 //! The folders are kubelet's, so that a node can be moved to or from it. The log folders are made
@@ -38,6 +39,8 @@ mod downward;
 mod files;
 mod folders;
 mod host_path;
+mod known;
+mod lacking;
 mod log_lines;
 mod logs;
 mod make;
@@ -66,6 +69,8 @@ use swiftlet_model::volumes::{SubPath, VolumeError, VolumeUsage, Volumes};
 
 pub use crate::checkpoint_files::CheckpointFiles;
 pub use crate::folders::Folders;
+use crate::known::Known;
+use crate::lacking::Lacking;
 pub use crate::plan::Amounts;
 use crate::references::References;
 use crate::tokens::Tokens;
@@ -77,6 +82,8 @@ pub struct PodFolders {
     control_plane: Option<Arc<dyn ControlPlane>>,
     references: Arc<References>,
     tokens: Arc<Tokens>,
+    lacking: Arc<Lacking>,
+    known: Arc<Known>,
     clock: Arc<dyn Clock>,
     amounts: Arc<dyn Fn() -> Amounts + Send + Sync>,
 }
@@ -97,6 +104,8 @@ impl PodFolders {
             control_plane: None,
             references: Arc::default(),
             tokens: Arc::default(),
+            lacking: Arc::default(),
+            known: Arc::default(),
             clock: Arc::new(SystemClock),
             amounts: Arc::new(Amounts::default),
         }
@@ -123,8 +132,15 @@ impl Volumes for PodFolders {
     ) -> BoxFuture<'a, Result<BTreeMap<String, PathBuf>, VolumeError>> {
         Box::pin(async move {
             let order = self.order(pod).await?;
-            let folders = self.folders.clone();
-            blocking(move || make::set_up(&folders, &order)).await
+            self.known.put(&self.folders, &order);
+            let (folders, uid) = (self.folders.clone(), order.key.uid.clone());
+            let made = blocking(move || {
+                let places = make::set_up(&folders, &order)?;
+                Ok((places, lacking::look(&folders, &order)))
+            });
+            let (places, lacking) = made.await?;
+            self.lacking.put(&uid, lacking);
+            Ok(places)
         })
     }
 
@@ -135,8 +151,13 @@ impl Volumes for PodFolders {
                 return Ok(());
             }
             let order = self.order(pod).await?;
-            let folders = self.folders.clone();
-            blocking(move || make::refresh(&folders, &order)).await
+            let (folders, uid) = (self.folders.clone(), order.key.uid.clone());
+            let written = blocking(move || {
+                make::refresh(&folders, &order)?;
+                Ok(lacking::look(&folders, &order))
+            });
+            self.lacking.put(&uid, written.await?);
+            Ok(())
         })
     }
 
@@ -146,13 +167,20 @@ impl Volumes for PodFolders {
         logs: bool,
     ) -> BoxFuture<'a, Result<(), VolumeError>> {
         self.tokens.forget(pod);
-        for object in self.references.remove(pod) {
+        self.lacking.forget(pod);
+        self.references.remove(pod, |object| {
             if let Some(control_plane) = &self.control_plane {
-                control_plane.forget(&object);
+                control_plane.forget(object);
             }
-        }
-        let (folders, pod) = (self.folders.clone(), pod.clone());
-        Box::pin(blocking(move || tear_down::pod(&folders, &pod, logs)))
+        });
+        let (folders, uid, place) = (self.folders.clone(), pod.clone(), self.known.logs(pod));
+        Box::pin(async move {
+            blocking(move || tear_down::pod(&folders, &uid, logs, place)).await?;
+            if logs {
+                self.known.forget(pod);
+            }
+            Ok(())
+        })
     }
 
     fn sub_path<'a>(
@@ -165,7 +193,13 @@ impl Volumes for PodFolders {
     }
 
     fn refresh_due(&self, pod: &PodUid) -> Option<Duration> {
-        self.tokens.due(pod, self.clock.timestamp())
+        let token = self.tokens.due(pod, self.clock.timestamp());
+        let lacking = self.lacking.due(pod);
+        token.into_iter().chain(lacking).min()
+    }
+
+    fn lacking(&self, pod: &PodUid) -> Option<String> {
+        self.lacking.of(pod)
     }
 
     fn usage<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<VolumeUsage, VolumeError>> {

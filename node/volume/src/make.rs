@@ -15,7 +15,7 @@ use crate::folders::Folders;
 use crate::order::{Data, Order};
 use crate::payload::{Fetched, payload};
 use crate::plan::{self, Kind, Medium, Plan};
-use crate::pod_files::HOSTS_MODE;
+use crate::pod_files::{HOSTS_MODE, one_part};
 use crate::{atomic, failed, host_path, ownership};
 
 /// Folder of the emptyDir volumes, as kubelet escapes its plugins' names.
@@ -37,6 +37,7 @@ pub(crate) fn set_up(
     folders: &Folders,
     order: &Order,
 ) -> Result<BTreeMap<String, PathBuf>, VolumeError> {
+    one_part(order.key.uid.as_str())?;
     base(folders, order).map_err(|(path, error)| {
         let cause = format!("make {}: {error}", path.display());
         failed("", &cause)
@@ -128,10 +129,8 @@ fn claimed(
         Place::Local { path } => {
             let place = host(plan, path, "")?;
             if !place.exists() {
-                return Err(failed(
-                    &plan.name,
-                    &format!("path \"{path}\" does not exist"),
-                ));
+                let cause = format!("path \"{path}\" does not exist");
+                return Err(failed(&plan.name, &cause));
             }
             if let Some(group) = plan::fs_group(&order.pod).filter(|_| !read_only) {
                 let given = ownership::give(&place, group, plan::only_on_mismatch(&order.pod));
@@ -194,6 +193,13 @@ fn write(
     files: &Files,
     fetched: &[Fetched],
 ) -> Result<(), VolumeError> {
+    let is_partial = fetched
+        .iter()
+        .any(|it| matches!(it, Fetched::Lacking { .. }));
+    if is_partial && atomic::is_written(path) {
+        // What an earlier run of this program wrote is better than less.
+        return Ok(());
+    }
     let payload = payload(&plan.name, files, fetched, &order.pod, &order.amounts)?;
     let written = atomic::write(path, &payload, plan::fs_group(&order.pod));
     written

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::try_join_all;
-use k8s_openapi::api::core::v1::Pod;
-use swiftlet_model::control_plane::{ControlPlane, ObjectRef, RefKind, TokenRequest};
-use swiftlet_model::ids::{PodKey, PodUid};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use swiftlet_model::control_plane::{
+    ControlPlane, ControlPlaneError, ObjectRef, RefKind, TokenRequest,
+};
+use swiftlet_model::ids::PodKey;
 use swiftlet_model::volumes::VolumeError;
 
 use crate::claim::{self, Place};
@@ -17,6 +19,11 @@ use crate::{PodFolders, failed, plan};
 
 /// Shortest life of a token that can be asked for, in seconds. Source: validation of the API.
 const TOKEN_EXPIRATION_S_MIN: i64 = 600;
+/// The ConfigMap with the API's certificate, which goes with a token. Source:
+/// `pkg/controller/certificates/rootcacertpublisher`.
+const ROOT_CA: &str = "kube-root-ca.crt";
+/// Its one key.
+const CA: &str = "ca.crt";
 
 /// A pod's volumes with their data.
 pub(crate) struct Order {
@@ -55,25 +62,27 @@ impl PodFolders {
         match &plan.kind {
             Kind::EmptyDir { .. } | Kind::HostPath { .. } => Ok(Data::Nothing),
             Kind::Files(files) => {
-                let asked = files.sources.iter().map(|it| self.source(plan, it, pod));
+                let is_token = |it: &Source| matches!(it, Source::Token(_));
+                let for_api = files.sources.iter().any(is_token);
+                let asked = files.sources.iter();
+                let asked = asked.map(|it| self.source(plan, it, pod, for_api));
                 try_join_all(asked).await.map(Data::Files)
             }
-            Kind::Claim { claim, .. } => {
-                let pod = PodKey::of(pod).uid;
-                self.claim(&plan.name, claim, &pod).await.map(Data::Place)
-            }
+            Kind::Claim { claim, .. } => self.claim(&plan.name, claim, pod).await.map(Data::Place),
         }
     }
 
+    /// `for_api`: the volume has a token, and is for programs that speak with the API.
     async fn source(
         &self,
         plan: &Plan,
         source: &Source,
         pod: &Pod,
+        for_api: bool,
     ) -> Result<Fetched, VolumeError> {
         match source {
             Source::Downward(_) => Ok(Fetched::Nothing),
-            Source::Object(object) => self.object(&plan.name, object, &PodKey::of(pod).uid).await,
+            Source::Object(object) => self.object(&plan.name, object, for_api).await,
             Source::Token(file) => self.token(&plan.name, file, pod).await,
         }
     }
@@ -82,13 +91,21 @@ impl PodFolders {
         &self,
         volume: &str,
         object: &Object,
-        pod: &PodUid,
+        for_api: bool,
     ) -> Result<Fetched, VolumeError> {
         let control_plane = self.control_plane(volume)?;
-        self.references.add(&object.reference, pod);
-        match control_plane.referenced(&object.reference).await {
-            Ok(None) if !object.optional => Err(missing(volume, &object.reference)),
+        let reference = &object.reference;
+        let is_ca = reference.kind == RefKind::ConfigMap && reference.name == ROOT_CA;
+        match control_plane.referenced(reference).await {
+            Ok(None) if !object.optional => Err(missing(volume, reference)),
             Ok(data) => Ok(Fetched::Object(data)),
+            Err(error) if for_api && is_ca && is_alone(control_plane, &error) => {
+                let path = object.items.iter().flatten().next();
+                Ok(Fetched::Lacking {
+                    what: in_words(reference),
+                    path: path.map_or_else(|| CA.to_owned(), |item| item.path.clone()),
+                })
+            }
             Err(error) => Err(failed(volume, &error)),
         }
     }
@@ -111,6 +128,10 @@ impl PodFolders {
         let token = self.tokens.get(control_plane, self.clock.as_ref(), request);
         match token.await {
             Ok(token) => Ok(Fetched::Token(token)),
+            Err(error) if is_alone(control_plane, &error) => Ok(Fetched::Lacking {
+                what: format!("token \"{}\"", file.path),
+                path: file.path.clone(),
+            }),
             Err(error) => Err(failed(volume, &format!("failed to fetch token: {error}"))),
         }
     }
@@ -119,27 +140,39 @@ impl PodFolders {
         &self,
         volume: &str,
         claim: &ObjectRef,
-        pod: &PodUid,
+        pod: &Pod,
     ) -> Result<Place, VolumeError> {
-        let object = self.whole(volume, claim, pod).await?;
+        let object = self.whole(volume, claim).await?;
         let bound = claim::bound(volume, &claim.name, &object)?;
         let persistent = ObjectRef {
             kind: RefKind::PersistentVolume,
             namespace: String::new(),
             name: bound.volume.clone(),
         };
-        let object = self.whole(volume, &persistent, pod).await?;
-        claim::place(volume, &bound, &object)
+        // That the pod names it, the kubelet cannot know.
+        self.references.add(&persistent, &PodKey::of(pod).uid);
+        let object = self.whole(volume, &persistent).await?;
+        let claimed = claim::place(volume, &bound, &object)?;
+        if let Some(selector) = &claimed.node_affinity {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+            let node = self.own_node(volume, node.unwrap_or_default()).await?;
+            claim::check_node(volume, selector, &node)?;
+        }
+        Ok(claimed.place)
     }
 
-    async fn whole(
-        &self,
-        volume: &str,
-        object: &ObjectRef,
-        pod: &PodUid,
-    ) -> Result<Bytes, VolumeError> {
+    /// This node as the API has it. No pod counts as its user: the kubelet needs it all the time.
+    async fn own_node(&self, volume: &str, name: String) -> Result<Node, VolumeError> {
+        let node = ObjectRef {
+            kind: RefKind::Node,
+            namespace: String::new(),
+            name,
+        };
+        claim::node(volume, &self.whole(volume, &node).await?)
+    }
+
+    async fn whole(&self, volume: &str, object: &ObjectRef) -> Result<Bytes, VolumeError> {
         let control_plane = self.control_plane(volume)?;
-        self.references.add(object, pod);
         match control_plane.object(object).await {
             Ok(Some(object)) => Ok(object),
             Ok(None) => Err(missing(volume, object)),
@@ -159,6 +192,15 @@ impl PodFolders {
 fn missing(volume: &str, object: &ObjectRef) -> VolumeError {
     VolumeError::Missing {
         volume: volume.to_owned(),
-        what: format!("{} \"{}\"", object.kind.word(), object.name),
+        what: in_words(object),
     }
+}
+
+fn in_words(object: &ObjectRef) -> String {
+    format!("{} \"{}\"", object.kind.word(), object.name)
+}
+
+/// The control plane cannot be reached, and has not been since this program started.
+fn is_alone(control_plane: &dyn ControlPlane, error: &ControlPlaneError) -> bool {
+    matches!(error, ControlPlaneError::Disconnected) && !control_plane.ever_connected()
 }

@@ -37,6 +37,9 @@ pub(crate) enum Fetched {
     Object(Option<ReferencedData>),
     /// A token.
     Token(String),
+    /// It cannot be had before the control plane has spoken for the first time: in words, and the
+    /// path of its file.
+    Lacking { what: String, path: String },
 }
 
 /// The files of a volume, of its sources in their order.

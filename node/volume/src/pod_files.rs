@@ -133,9 +133,16 @@ pub(crate) fn one_part(name: &str) -> Result<&str, VolumeError> {
     }
 }
 
+/// A container may have made the file as large as it likes: what is too long is not read.
+fn is_content(path: &Path, content: &[u8]) -> bool {
+    let bytes_max = content.len() + 1;
+    fs::metadata(path).is_ok_and(|file| file.len() == content.len() as u64)
+        && end_of(path, bytes_max).is_ok_and(|found| found == content)
+}
+
 /// Written in place: a container has the file itself mounted and would not see another.
 fn write_hosts(path: &Path, content: &str) -> io::Result<()> {
-    if fs::read(path).is_ok_and(|found| found == content.as_bytes()) {
+    if is_content(path, content.as_bytes()) {
         return Ok(());
     }
     fs::create_dir_all(path.parent().unwrap_or(path))?;

@@ -1,5 +1,6 @@
-//! Which pods use which ConfigMaps and Secrets, so that the control plane can be told when nobody
-//! does.
+//! Which pods use which persistent volumes, so that the control plane can be told when nobody does.
+//! Everything else that a pod uses it names, and the kubelet counts that; a volume is named by the
+//! claim alone, which is read here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -21,17 +22,16 @@ impl References {
         users.entry(object.clone()).or_default().insert(pod.clone());
     }
 
-    /// The pod uses nothing any more; answers what no other pod uses either.
-    pub(crate) fn remove(&self, pod: &PodUid) -> Vec<ObjectRef> {
+    /// The pod uses nothing any more; `unused` is told of what no other pod uses either. It is
+    /// called under the lock, so that a pod that begins to use it comes before or after.
+    pub(crate) fn remove(&self, pod: &PodUid, unused: impl Fn(&ObjectRef)) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut unused = Vec::new();
         users.retain(|object, pods| {
             if pods.remove(pod) && pods.is_empty() {
-                unused.push(object.clone());
+                unused(object);
             }
             !pods.is_empty()
         });
-        unused
     }
 }
 
@@ -44,8 +44,8 @@ mod tests {
     #[test]
     fn an_object_is_unused_when_its_last_pod_is_gone() {
         let object = |name: &str| ObjectRef {
-            kind: RefKind::Secret,
-            namespace: "default".into(),
+            kind: RefKind::PersistentVolume,
+            namespace: String::new(),
             name: name.into(),
         };
         let references = References::default();
@@ -53,8 +53,13 @@ mod tests {
         references.add(&object("shared"), &first);
         references.add(&object("shared"), &second);
         references.add(&object("own"), &first);
-        assert_eq!(references.remove(&first), [object("own")]);
-        assert_eq!(references.remove(&second), [object("shared")]);
-        assert!(references.remove(&second).is_empty());
+        let remove = |pod: &PodUid| {
+            let unused = std::cell::RefCell::new(Vec::new());
+            references.remove(pod, |object| unused.borrow_mut().push(object.clone()));
+            unused.into_inner()
+        };
+        assert_eq!(remove(&first), [object("own")]);
+        assert_eq!(remove(&second), [object("shared")]);
+        assert!(remove(&second).is_empty());
     }
 }

@@ -66,7 +66,7 @@ fn prepare(order: &SubPath, target: &Path) -> io::Result<()> {
     if is_bound(target, &found)? {
         return Ok(());
     }
-    make_target(target, found.is_folder)?;
+    make_target(target, found.facts.is_folder)?;
     mount::bind(&found.path(), target)
 }
 
@@ -74,7 +74,7 @@ fn prepare(order: &SubPath, target: &Path) -> io::Result<()> {
 fn is_bound(target: &Path, found: &Found) -> io::Result<bool> {
     match beneath::is_mount_point(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Ok(true) if beneath::find(target)?.identity == found.identity => Ok(true),
+        Ok(true) if beneath::find(target)?.facts.identity == found.facts.identity => Ok(true),
         Ok(true) => mount::unmount(target).map(|()| false),
         other => other,
     }

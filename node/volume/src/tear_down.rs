@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use swiftlet_model::ids::PodUid;
 use swiftlet_model::volumes::VolumeError;
@@ -15,12 +15,18 @@ use crate::folders::Folders;
 use crate::pod_files::one_part;
 
 /// Removes all that the pod has on this node's disk; its logs, and the last words of its
-/// containers, only if asked to. What fails does not keep the rest. The pod's folder goes last: by
-/// it the pod is found again.
-pub(crate) fn pod(folders: &Folders, pod: &PodUid, logs: bool) -> Result<(), VolumeError> {
+/// containers, only if asked to; the logs are looked for unless it is known where they lie. What
+/// fails does not keep the rest. The pod's folder goes last: by it the pod is found again.
+pub(crate) fn pod(
+    folders: &Folders,
+    pod: &PodUid,
+    logs: bool,
+    known_logs: Option<PathBuf>,
+) -> Result<(), VolumeError> {
     one_part(pod.as_str())?;
     let mut errors = Vec::new();
-    match logs.then(|| folders.logs_of(pod)).transpose() {
+    let found = || known_logs.map_or_else(|| folders.logs_of(pod), |logs| Ok(vec![logs]));
+    match logs.then(found).transpose() {
         Ok(logs) => errors.extend(logs.iter().flatten().filter_map(|path| remove(path).err())),
         Err(error) => errors.push(format!("list {}: {error}", folders.logs.display())),
     }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use swiftlet_model::ids::PodUid;
 use swiftlet_model::volumes::{EmptyDirUsage, VolumeError, VolumeUsage};
+use swiftlet_sys::walk::{self, Next};
 use swiftlet_sys::{beneath, mount};
 
 use crate::failed;
@@ -19,8 +19,6 @@ use crate::make::EMPTY_DIR;
 const ENTRIES_MAX: usize = 1_000_000;
 /// How long one pod may be looked at.
 const TIME_MAX: Duration = Duration::from_secs(30);
-/// What `st_blocks` counts. Source: stat(2).
-const BLOCK_BYTES: u64 = 512;
 
 /// Measures the emptyDir volumes and the logs.
 pub(crate) fn of_pod(folders: &Folders, pod: &PodUid) -> Result<VolumeUsage, VolumeError> {
@@ -32,7 +30,7 @@ pub(crate) fn of_pod(folders: &Folders, pod: &PodUid) -> Result<VolumeUsage, Vol
     for logs in folders.logs_of(pod).map_err(|error| failed("", &error))? {
         usage.logs_bytes += walk.bytes(&logs);
     }
-    usage.is_partial = walk.is_over();
+    usage.is_partial = walk.is_over() || walk.is_cut;
     Ok(usage)
 }
 
@@ -62,6 +60,8 @@ struct Walk {
     until: Instant,
     /// Files with several names count once.
     seen: HashSet<(u64, u64)>,
+    /// A folder could not be read.
+    is_cut: bool,
 }
 
 impl Walk {
@@ -70,6 +70,7 @@ impl Walk {
             left: ENTRIES_MAX,
             until: Instant::now() + TIME_MAX,
             seen: HashSet::new(),
+            is_cut: false,
         }
     }
 
@@ -79,30 +80,29 @@ impl Walk {
 
     /// Of the folder and all on the same device below it.
     fn bytes(&mut self, root: &Path) -> u64 {
-        let Ok(top) = fs::symlink_metadata(root) else {
+        let Ok(top) = beneath::find(root) else {
             return 0;
         };
-        let mut bytes = top.blocks() * BLOCK_BYTES;
-        let mut folders = vec![PathBuf::from(root)];
-        while let Some(folder) = folders.pop() {
-            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-            for entry in entries {
-                if self.is_over() {
-                    return bytes;
-                }
-                self.left -= 1;
-                let Ok(found) = entry.metadata() else {
-                    continue;
-                };
-                let is_new = found.nlink() < 2 || self.seen.insert((found.dev(), found.ino()));
-                if found.is_dir() && found.dev() == top.dev() {
-                    folders.push(entry.path());
-                }
-                if found.dev() == top.dev() && (is_new || found.is_dir()) {
-                    bytes += found.blocks() * BLOCK_BYTES;
-                }
+        let (top, mut bytes) = (top.facts, top.facts.bytes);
+        let walked = walk::walk(root, |step| {
+            let found = step.facts;
+            if step.is_end() {
+                return Ok(Next::Pass);
             }
-        }
+            if self.is_over() {
+                return Ok(Next::Stop);
+            }
+            self.left -= 1;
+            if found.identity.0 != top.identity.0 {
+                return Ok(Next::Pass);
+            }
+            if found.is_folder || found.names < 2 || self.seen.insert(found.identity) {
+                bytes += found.bytes;
+            }
+            Ok(Next::Enter)
+        });
+        // What cannot be read is as much as there was until then.
+        self.is_cut |= walked.is_err();
         bytes
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn admit(admission: Admission<'_>, claim: &mut Value) {
         mark.is_some_and(|text| text == "true")
     };
     let newest = admission
-        .all::<Class>(&resources::STORAGE_CLASSES)
+        .all_with::<Class>(&resources::STORAGE_CLASSES, IS_DEFAULT)
         .into_iter()
         .filter(is_default)
         .min_by(|a, b| {

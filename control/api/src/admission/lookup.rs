@@ -15,10 +15,12 @@ impl Admission<'_> {
         serde_json::from_slice(&entry.value).ok()
     }
 
-    /// The parts of all objects of a cluster-wide resource.
-    pub(super) fn all<T: DeserializeOwned>(
+    /// The parts of the objects of a cluster-wide resource whose stored text contains `mark`, which
+    /// has no blanks between its members. The others are not decoded.
+    pub(super) fn all_with<T: DeserializeOwned>(
         self,
         resource: &swiftlet_client::api::ResourceName,
+        mark: &str,
     ) -> Vec<T> {
         let Some(resource) = route::resource(resource) else {
             return Vec::new();
@@ -26,6 +28,7 @@ impl Admission<'_> {
         let snapshot = self.api.snapshot();
         snapshot
             .range(&encode::prefix(resource, ""))
+            .filter(|entry| str::from_utf8(&entry.value).is_ok_and(|text| text.contains(mark)))
             .filter_map(|entry| serde_json::from_slice(&entry.value).ok())
             .collect()
     }

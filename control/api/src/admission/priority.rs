@@ -62,7 +62,7 @@ pub(super) fn admit_pod(admission: Admission<'_>, pod: &mut Value) -> Result<(),
 /// The class of pods that name none; of several the one with the least value.
 fn default_class(admission: Admission<'_>) -> Option<Class> {
     admission
-        .all::<Class>(&resources::PRIORITY_CLASSES)
+        .all_with::<Class>(&resources::PRIORITY_CLASSES, "\"globalDefault\":true")
         .into_iter()
         .filter(|class| class.global_default)
         .min_by_key(|class| class.value)

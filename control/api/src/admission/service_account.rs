@@ -79,37 +79,53 @@ async fn find(admission: Admission<'_>, name: &str) -> Result<Account, ApiError>
     )))
 }
 
-/// A mirror pod belongs to its node and uses nothing of the cluster.
+/// A mirror pod belongs to its node and uses nothing of the cluster: what the pods of a node name
+/// the node may read.
 fn check_mirror(admission: Admission<'_>, pod: &Value) -> Result<(), ApiError> {
     if !text_at(pod, "/spec/serviceAccountName").is_empty() {
         return Err(admission.refuse("a mirror pod may not reference service accounts"));
     }
-    let volumes = list_at(pod, "/spec/volumes");
-    let mut containers = ["/spec/initContainers", "/spec/containers"]
-        .into_iter()
-        .flat_map(|list| list_at(pod, list));
-    let from_secret = |container: &Value| {
-        let variables = list_at(container, "/env").iter();
-        let mut sources = list_at(container, "/envFrom").iter();
-        let mut references = variables.map(|one| &one["valueFrom"]["secretKeyRef"]);
-        references.any(Value::is_object) || sources.any(|one| one["secretRef"].is_object())
+    let volumes = || list_at(pod, "/spec/volumes").iter();
+    let names = |kinds: [&str; 4]| {
+        let [volume, projected, from, key] = kinds;
+        volumes().any(|one| names_in_volume(one, volume, projected))
+            || ["/spec/initContainers", "/spec/containers"]
+                .into_iter()
+                .flat_map(|list| list_at(pod, list))
+                .any(|container| names_in_container(container, from, key))
     };
-    let is_secret = |volume: &Value| {
-        let mut sources = list_at(volume, "/projected/sources").iter();
-        volume["secret"].is_object() || sources.any(|one| one["secret"].is_object())
-    };
-    if volumes.iter().any(is_secret) || containers.any(from_secret) {
+    let pulls = !list_at(pod, "/spec/imagePullSecrets").is_empty();
+    let secrets = ["secret", "secret", "secretRef", "secretKeyRef"];
+    if pulls || names(secrets) {
         return Err(admission.refuse("a mirror pod may not reference secrets"));
     }
-    let is_token = |volume: &Value| {
-        let mut sources = list_at(volume, "/projected/sources").iter();
-        sources.any(|source| source["serviceAccountToken"].is_object())
-    };
-    if volumes.iter().any(is_token) {
+    if names(["configMap", "configMap", "configMapRef", "configMapKeyRef"]) {
+        return Err(admission.refuse("a mirror pod may not reference configmaps"));
+    }
+    if volumes().any(|one| names_in_volume(one, "", "serviceAccountToken")) {
         let why = "a mirror pod may not use ServiceAccountToken volume projections";
         return Err(admission.refuse(why));
     }
+    let is_claim =
+        |one: &Value| one["persistentVolumeClaim"].is_object() || one["ephemeral"].is_object();
+    if volumes().any(is_claim) {
+        return Err(admission.refuse("a mirror pod may not reference persistentvolumeclaims"));
+    }
     Ok(())
+}
+
+/// Whether a volume has this kind, or projects a source of that one.
+fn names_in_volume(volume: &Value, kind: &str, projected: &str) -> bool {
+    let mut sources = list_at(volume, "/projected/sources").iter();
+    volume[kind].is_object() || sources.any(|source| source[projected].is_object())
+}
+
+/// Whether a container takes variables `from` an object, or one variable from a `key` of it.
+fn names_in_container(container: &Value, from: &str, key: &str) -> bool {
+    let mut variables = list_at(container, "/env").iter();
+    let mut sources = list_at(container, "/envFrom").iter();
+    variables.any(|one| one["valueFrom"][key].is_object())
+        || sources.any(|one| one[from].is_object())
 }
 
 /// Adds the token's volume, and its mount to every container that has nothing at that place.

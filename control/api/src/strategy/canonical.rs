@@ -91,6 +91,14 @@ impl Amount {
         self.nanos.cmp(&other.nanos)
     }
 
+    /// Both together, written as the first.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            nanos: self.nanos.saturating_add(other.nanos).min(NANOS_MAX),
+            format: self.format,
+        }
+    }
+
     /// The canonical text.
     pub(crate) fn canonical(self) -> String {
         let small = self.nanos.abs() < 1024 * NANOS;

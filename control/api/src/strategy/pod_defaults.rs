@@ -6,6 +6,7 @@ use super::container_defaults::{
     default_container, default_divisor, default_field_ref, default_requests, pull_policy,
 };
 use super::fields::{default_to, each, existing, object_in};
+use super::pod_level_defaults::default_pod_requests;
 
 type Fields = Map<String, Value>;
 
@@ -62,6 +63,7 @@ pub(super) fn default_pod(spec: &mut Fields) {
             default_requests(container);
         }
     }
+    default_pod_requests(spec);
     for key in [
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/unreachable",

@@ -5,16 +5,17 @@ use serde_json::Value;
 use super::canonical::Amount;
 use super::fields::list_at;
 
-/// The class of a pod with this specification.
+/// Resources that decide.
+const NAMES: [&str; 2] = ["cpu", "memory"];
+
+/// The class of a pod with this specification. What the pod as a whole asks for counts alone, if it
+/// asks for something.
 pub(crate) fn qos_class(spec: &Value) -> &'static str {
-    let containers = list_at(spec, "/initContainers")
-        .iter()
-        .chain(list_at(spec, "/containers"));
     let (mut any, mut all_equal) = (false, true);
-    for container in containers {
-        for resource in ["cpu", "memory"] {
+    let mut count = |owner: &Value| {
+        for resource in NAMES {
             let amount = |kind: &str| {
-                container
+                owner
                     .pointer(&format!("/resources/{kind}/{resource}"))
                     .and_then(Value::as_str)
                     .and_then(Amount::parse)
@@ -28,12 +29,33 @@ pub(crate) fn qos_class(spec: &Value) -> &'static str {
                 (_, None) => false,
             };
         }
+    };
+    if asks_as_a_whole(spec) {
+        count(spec);
+    } else {
+        let init = list_at(spec, "/initContainers").iter();
+        init.chain(list_at(spec, "/containers")).for_each(count);
     }
     match (any, all_equal) {
         (false, _) => "BestEffort",
         (true, true) => "Guaranteed",
         (true, false) => "Burstable",
     }
+}
+
+/// Whether `spec.resources` names something that a pod as a whole can ask for.
+fn asks_as_a_whole(spec: &Value) -> bool {
+    let lists = ["/resources/requests", "/resources/limits"];
+    let mut names = lists
+        .iter()
+        .filter_map(|path| spec.pointer(path)?.as_object())
+        .flat_map(|list| list.keys());
+    names.any(|name| is_pod_level(name))
+}
+
+/// Whether a pod as a whole can ask for it.
+pub(super) fn is_pod_level(name: &str) -> bool {
+    NAMES.contains(&name) || name.starts_with("hugepages-")
 }
 
 #[cfg(test)]
@@ -68,5 +90,23 @@ mod tests {
         for (spec, class) in cases {
             assert_eq!(qos_class(&spec), class, "{spec}");
         }
+    }
+
+    #[test]
+    fn what_the_pod_as_a_whole_asks_for_decides_alone() {
+        let full = json!({"limits": {"cpu": "1", "memory": "1Gi"}});
+        let class = |whole: &Value, container: &Value| {
+            qos_class(&json!({"resources": whole, "containers": [{"resources": container}]}))
+        };
+        assert_eq!(class(&full, &json!({})), "Guaranteed");
+        let half = json!({"requests": {"memory": "1Gi"}});
+        assert_eq!(class(&half, &full), "Burstable");
+        assert_eq!(
+            class(&json!({"requests": {"cpu": "0"}}), &full),
+            "BestEffort"
+        );
+        // Disk is not asked for by pods.
+        let disk = json!({"requests": {"ephemeral-storage": "1Gi"}});
+        assert_eq!(class(&disk, &full), "Guaranteed");
     }
 }

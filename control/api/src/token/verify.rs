@@ -32,23 +32,29 @@ pub(crate) enum TokenError {
     Invalidated,
 }
 
-/// Who bears the token, with the claims. `audiences`: one of them must be the token's.
+/// Who bears a token.
+pub(crate) struct Bearer {
+    /// The service account.
+    pub(crate) user: UserInfo,
+    /// The audiences for which the token is, of those that were asked for.
+    pub(crate) audiences: Vec<String>,
+}
+
+/// Who bears the token. `audiences`: one of them must be the token's.
 pub(crate) fn user_of_token(
     key: &SigningKey,
     snapshot: &Snapshot,
     token: &str,
     audiences: &[&str],
     now: Timestamp,
-) -> Result<UserInfo, TokenError> {
+) -> Result<Bearer, TokenError> {
     let claims = key.verified(token).ok_or(TokenError::Unknown)?;
     if claims.iss != ISSUER {
         return Err(TokenError::Unknown);
     }
-    if !claims
-        .aud
-        .iter()
-        .any(|one| audiences.contains(&one.as_str()))
-    {
+    let confirmed = audiences.iter().map(ToString::to_string);
+    let confirmed: Vec<_> = confirmed.filter(|one| claims.aud.contains(one)).collect();
+    if confirmed.is_empty() {
         return Err(TokenError::Audience);
     }
     let now_s = now.as_second();
@@ -74,7 +80,10 @@ pub(crate) fn user_of_token(
         (None, None) => (),
     }
     if valid {
-        Ok(user(&claims))
+        Ok(Bearer {
+            user: user(&claims),
+            audiences: confirmed,
+        })
     } else {
         Err(TokenError::Invalidated)
     }

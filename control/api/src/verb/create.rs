@@ -35,17 +35,24 @@ pub(crate) async fn create(
     let resource = target.resource;
     decode::expect_kind(&mut body, &resource.api_version(), resource.kind)?;
     let (object, warnings) = decode::checked(resource, &body, options.field_validation)?;
-    let base = complete_metadata(target, object)?;
+    let mut base = complete_metadata(target, object)?;
     let generated = metadata_str(&base, "name").is_empty();
     let mut attempts = 0;
     let _allocation = api.allocation(target).await;
     loop {
         attempts += 1;
-        let object = named(base.clone());
+        // Only a generated name is tried more than once.
+        let object = named(if generated && attempts < GENERATED_NAMES_MAX {
+            base.clone()
+        } else {
+            std::mem::take(&mut base)
+        });
         let name = metadata_str(&object, "name").to_string();
         let target = Target {
+            resource: target.resource,
+            namespace: target.namespace.clone(),
             name: name.clone(),
-            ..target.clone()
+            subresource: target.subresource,
         };
         check_namespace(api, &target)?;
         let object = prepared(api, &target, object).await?;

@@ -50,7 +50,7 @@ where
     F: FnMut(&Value) -> Result<Proposal, ApiError> + Send,
 {
     let resource = target.resource;
-    let allocation = api.allocation(target).await;
+    let mut allocation = None;
     let mut entry = api.find(target)?;
     for _ in 0..ATTEMPTS_MAX {
         let current = encode::decode(&entry);
@@ -59,7 +59,11 @@ where
             based_on,
             warnings,
         } = change(&current)?;
-        if allocation.is_some() {
+        if service_ip::is_concerned(target) && !service_ip::is_settled(&mut object, &current) {
+            // Held to the store's answer, and through further attempts.
+            if allocation.is_none() {
+                allocation = api.allocation(target).await;
+            }
             service_ip::allocate(api, target, &mut object, Some(&current))?;
         }
         if let Some(based_on) = based_on.as_deref()

@@ -98,10 +98,10 @@ fn token_review(api: &ApiServer, review: &Value) -> Value {
         return json!({ "user": {} });
     };
     match token::user_of_token(key, &api.snapshot(), text, &audiences, Timestamp::now()) {
-        Ok(user) => json!({
+        Ok(bearer) => json!({
             "authenticated": true,
-            "user": user_info(&user),
-            "audiences": audiences,
+            "user": user_info(&bearer.user),
+            "audiences": bearer.audiences,
         }),
         Err(why) => json!({ "user": {}, "error": format!("[{why}]") }),
     }

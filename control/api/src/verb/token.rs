@@ -3,17 +3,17 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::TokenRequest;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use swiftlet_client::api::{ApiError, ResourceName, resources};
 
 use super::Written;
 use super::modify;
 use crate::api::ApiServer;
-use crate::encode::{self, metadata_mut, metadata_str};
+use crate::encode::{self, metadata_mut};
 use crate::error;
 use crate::registry::FieldError;
 use crate::route::{self, Target};
-use crate::strategy::text_at;
 use crate::token::{Bound, Claims, ISSUER, KubernetesClaims};
 use crate::{decode, strategy};
 
@@ -37,6 +37,29 @@ struct Binding {
     secret: Option<Bound>,
 }
 
+/// The parts of an object that tokens name; the rest is skipped, not decoded: a node with its images
+/// is large, and pods wait for their tokens.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    metadata: Bound,
+    spec: PodSpec,
+}
+
+/// The parts of a pod's `spec` that matter here; other kinds have none of them.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodSpec {
+    service_account_name: Option<String>,
+    node_name: Option<String>,
+}
+
+impl Named {
+    fn bound(self) -> Bound {
+        self.metadata
+    }
+}
+
 /// Makes a token for a service account; nothing is stored.
 pub(crate) fn create(
     api: &ApiServer,
@@ -56,10 +79,12 @@ pub(crate) fn create(
         })?
         .object;
     modify::check_namespace(target, metadata_mut(&mut request))?;
-    let account = encode::decode(&api.find(&Target {
-        subresource: "",
-        ..target.clone()
-    })?);
+    let account: Named = find(
+        api,
+        &resources::SERVICE_ACCOUNTS,
+        &target.namespace,
+        &target.name,
+    )?;
     let now = Timestamp::now();
     complete(target, &mut request, now);
     check_expiration(&request)?;
@@ -67,7 +92,7 @@ pub(crate) fn create(
         Some(reference) if reference.is_object() => bind(api, target, reference)?,
         _ => Binding::default(),
     };
-    let claims = claims(target, &account, &request, binding, now);
+    let claims = claims(target, account.bound(), &request, binding, now);
     let key = api
         .signing_key()
         .ok_or_else(|| error::internal("this server has no key for service account tokens"))?;
@@ -137,23 +162,23 @@ fn bind(api: &ApiServer, target: &Target, reference: &Value) -> Result<Binding, 
     let uid = match (group, kind) {
         ("", "Pod") => {
             let pod = find(api, &resources::PODS, namespace, name)?;
-            if text_at(&pod, "/spec/serviceAccountName") != target.name {
+            if pod.spec.service_account_name.as_ref() != Some(&target.name) {
                 return Err(error::bad_request(format!(
                     "cannot bind token for serviceaccount {:?} to pod running with different \
                      serviceaccount name.",
                     target.name
                 )));
             }
-            binding.node = node_of(api, &pod);
-            binding.pod.insert(bound(&pod)).uid.clone()
+            binding.node = node_of(api, pod.spec.node_name.as_deref().unwrap_or_default());
+            binding.pod.insert(pod.bound()).uid.clone()
         }
         ("", "Node") => {
             let node = find(api, &resources::NODES, "", name)?;
-            binding.node.insert(bound(&node)).uid.clone()
+            binding.node.insert(node.bound()).uid.clone()
         }
         ("", "Secret") => {
             let secret = find(api, &resources::SECRETS, namespace, name)?;
-            binding.secret.insert(bound(&secret)).uid.clone()
+            binding.secret.insert(secret.bound()).uid.clone()
         }
         _ => {
             return Err(error::bad_request(format!(
@@ -177,19 +202,19 @@ fn find(
     resource: &ResourceName,
     namespace: &str,
     name: &str,
-) -> Result<Value, ApiError> {
+) -> Result<Named, ApiError> {
     let target = Target {
         resource: route::resource(resource).ok_or_else(error::unknown_path)?,
         namespace: namespace.into(),
         name: name.into(),
         subresource: "",
     };
-    api.find(&target).map(|entry| encode::decode(&entry))
+    let entry = api.find(&target)?;
+    serde_json::from_slice(&entry.value).map_err(error::internal)
 }
 
 /// The pod's node; by its name alone when there is no such object.
-fn node_of(api: &ApiServer, pod: &Value) -> Option<Bound> {
-    let name = text_at(pod, "/spec/nodeName");
+fn node_of(api: &ApiServer, name: &str) -> Option<Bound> {
     if name.is_empty() {
         return None;
     }
@@ -199,20 +224,13 @@ fn node_of(api: &ApiServer, pod: &Value) -> Option<Bound> {
             name: name.into(),
             uid: String::new(),
         },
-        |node| bound(&node),
+        Named::bound,
     ))
-}
-
-fn bound(object: &Value) -> Bound {
-    Bound {
-        name: metadata_str(object, "name").into(),
-        uid: metadata_str(object, "uid").into(),
-    }
 }
 
 fn claims(
     target: &Target,
-    account: &Value,
+    account: Bound,
     request: &Value,
     binding: Binding,
     now: Timestamp,
@@ -237,7 +255,7 @@ fn claims(
             node: binding.node,
             pod: binding.pod,
             secret: binding.secret,
-            serviceaccount: bound(account),
+            serviceaccount: account,
             warnafter: is_extended.then(|| now_s.saturating_add(asked_s)),
         },
         nbf: now_s,

@@ -117,6 +117,35 @@ async fn a_mirror_pod_has_a_node_and_no_account() {
     with_account["spec"]["serviceAccountName"] = "default".into();
     let why = "pods \"static-n1\" is forbidden: a mirror pod may not reference service accounts";
     assert_eq!(refusal(&server, with_account).await, (403, why.to_owned()));
+    let named = [
+        (
+            "/imagePullSecrets",
+            json!([{ "name": "registry" }]),
+            "secrets",
+        ),
+        (
+            "/volumes",
+            json!([{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }]),
+            "persistentvolumeclaims",
+        ),
+        (
+            "/volumes",
+            json!([{ "name": "v", "configMap": { "name": "settings" } }]),
+            "configmaps",
+        ),
+        (
+            "/containers/0/envFrom",
+            json!([{ "configMapRef": { "name": "settings" } }]),
+            "configmaps",
+        ),
+    ];
+    for (place, value, what) in named {
+        let mut naming = object.clone();
+        let (above, field) = place.rsplit_once('/').unwrap();
+        naming["spec"].pointer_mut(above).unwrap()[field] = value;
+        let why = format!("pods \"static-n1\" is forbidden: a mirror pod may not reference {what}");
+        assert_eq!(refusal(&server, naming).await, (403, why));
+    }
     let made = server.create(resources::PODS, object).await.unwrap();
     assert_eq!(made["spec"]["serviceAccountName"], Value::Null);
     assert_eq!(made["spec"]["volumes"], Value::Null);

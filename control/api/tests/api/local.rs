@@ -1,7 +1,7 @@
 //! The verbs through the local door.
 
 use serde_json::json;
-use swiftlet_client::api::{ObjectName, Selection, WatchKind, resources};
+use swiftlet_client::api::{ObjectName, PatchKind, Selection, WatchKind, resources};
 use swiftlet_store::Limits;
 
 use crate::support::{self, config_map, decoded, encoded, inside, next, pod, pod_name, user};
@@ -422,4 +422,24 @@ async fn what_is_stored_is_what_every_reader_gets() {
         "bytes are shared, not copied"
     );
     assert_eq!(decoded(&one), created);
+}
+
+#[tokio::test]
+async fn a_json_patch_can_hold_for_one_revision_alone() {
+    let server = inside().await;
+    let made = server.create(resources::PODS, pod("web")).await.unwrap();
+    let name = ObjectName::status(resources::PODS, "default", "web");
+    let patch = |phase: &str| {
+        let revision = &made["metadata"]["resourceVersion"];
+        encoded(&json!([
+            { "op": "test", "path": "/metadata/resourceVersion", "value": revision },
+            { "op": "add", "path": "/status", "value": { "phase": phase } },
+        ]))
+    };
+    let running = patch("Running");
+    let running = server.door.patch(&name, PatchKind::Json, running).await;
+    assert_eq!(decoded(&running.unwrap())["status"]["phase"], "Running");
+    let late = patch("Failed");
+    let late = server.door.patch(&name, PatchKind::Json, late).await;
+    assert_eq!(late.unwrap_err().code(), 422);
 }

@@ -234,9 +234,11 @@ async fn a_token_for_others_opens_nothing_here_and_a_review_tells_them_whose_it_
     assert_eq!(status(&server, &token, get("/api")).await.0, 401);
     assert_eq!(status(&server, "not.a.token", get("/api")).await.0, 401);
     let path = "/apis/authentication.k8s.io/v1/tokenreviews";
-    let review = json!({ "spec": { "token": token, "audiences": ["vault"] } });
+    let review = json!({ "spec": { "token": token, "audiences": ["bank", "vault"] } });
     let (_, review) = crate::client::json_of(&server, send(Method::POST, path, &review)).await;
     assert_eq!(review["status"]["authenticated"], true);
+    // Only what was asked for and is so.
+    assert_eq!(review["status"]["audiences"], json!(["vault"]));
     assert_eq!(
         review["status"]["user"]["username"],
         "system:serviceaccount:default:default"

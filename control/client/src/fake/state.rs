@@ -123,7 +123,13 @@ impl State {
         match kind {
             PatchKind::Merge => patch::merge(&mut new, &patch, false),
             PatchKind::Strategic => patch::merge(&mut new, &patch, true),
-            PatchKind::Json => return Err(error(415, "UnsupportedMediaType", "not in the fake")),
+            PatchKind::Json => {
+                let bad = |code, why: String| error(code, "Invalid", &why);
+                let operations: json_patch::Patch = serde_json::from_value(patch.clone())
+                    .map_err(|why| bad(400, why.to_string()))?;
+                json_patch::patch(&mut new, &operations)
+                    .map_err(|why| bad(422, why.to_string()))?;
+            }
         }
         if patch.pointer("/metadata/resourceVersion").is_none() {
             object::set(&mut new, "resourceVersion", Value::Null);

@@ -35,6 +35,17 @@ pub(super) fn used_by(pod: &Pod) -> Vec<ObjectKey> {
         .collect()
 }
 
+/// Whether a pod is on a node and uses the claim.
+fn uses(pod: &Pod, claim: &ObjectKey) -> bool {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    node.is_some_and(|name| !name.is_empty()) && used_by(pod).contains(claim)
+}
+
+fn is_bound_once(claim: &PersistentVolumeClaim) -> bool {
+    let annotations = claim.metadata.annotations.as_ref();
+    annotations.is_some_and(|all| all.contains_key(BIND_COMPLETED))
+}
+
 fn phase(claim: &PersistentVolumeClaim) -> &str {
     let status = claim.status.as_ref();
     status
@@ -65,8 +76,18 @@ impl Controller {
             .spec
             .as_ref()
             .is_some_and(|spec| spec.claim_ref.is_some());
-        if select::is_for(&volume, claim) || !has_holder {
+        if select::is_for(&volume, claim) {
             return self.bind(&volume, claim).await;
+        }
+        if !has_holder {
+            // What has been bound before stays so; who names a volume himself must fit to it.
+            let mismatch = select::mismatch(&volume, claim);
+            let Some(why) = mismatch.filter(|_| !is_bound_once(claim)) else {
+                return self.bind(&volume, claim).await;
+            };
+            let text = format!("Cannot bind to requested volume {name:?}: {why}");
+            self.tell(claim, EventType::Warning, "VolumeMismatch", &text);
+            return Ok(());
         }
         if phase(claim) == "Bound" {
             let text = "Bound claim has lost reference to PersistentVolume. Data on the volume is \
@@ -83,6 +104,13 @@ impl Controller {
         if !finalizers.iter().any(|one| one == PROTECTION) || self.user(claim).is_some() {
             return Ok(());
         }
+        // The informer may be behind; a claim is not let go on old knowledge.
+        let (pods, _) = self.client.list::<Pod>(Some(claim.namespace())).await?;
+        let key = claim.key();
+        if pods.iter().any(|pod| uses(pod, &key)) {
+            // The pod's end, which the informer shows later, queues the claim again.
+            return Ok(());
+        }
         let mut claim = claim.clone();
         let rest = finalizers.into_iter().filter(|one| one != PROTECTION);
         claim.metadata.finalizers = Some(rest.collect());
@@ -94,11 +122,8 @@ impl Controller {
     fn user(&self, claim: &PersistentVolumeClaim) -> Option<Arc<Pod>> {
         let key = claim.key();
         let pods = self.stores.pods.snapshot();
-        let placed = |pod: &&Arc<Pod>| {
-            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-            node.is_some_and(|name| !name.is_empty()) && used_by(pod).contains(&key)
-        };
-        pods.in_namespace(claim.namespace()).find(placed).cloned()
+        let mut pods = pods.in_namespace(claim.namespace());
+        pods.find(|pod| uses(pod, &key)).cloned()
     }
 
     async fn find_volume(&self, claim: &PersistentVolumeClaim) -> Result<(), ControllerError> {

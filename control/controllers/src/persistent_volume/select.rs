@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{
-    Node, NodeSelectorRequirement, PersistentVolume, PersistentVolumeClaim,
-};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use swiftlet_client::Object;
 use swiftlet_proto::quantity::Quantity;
-use swiftlet_proto::selector::{LabelSelector, Operator, Requirement};
+use swiftlet_proto::selector::{LabelSelector, selects_node};
+
+/// `volumeMode` where it is left out.
+const MODE_DEFAULT: &str = "Filesystem";
 
 /// The smallest volume that meets the claim; one that was made for it comes first. `node`: where
 /// the volume must be reachable, if that is known.
@@ -40,29 +41,76 @@ pub(super) fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -
     })
 }
 
-fn meets(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    let (Some(spec), Some(wanted)) = (&volume.spec, &claim.spec) else {
-        return false;
-    };
-    let modes = spec.access_modes.as_deref().unwrap_or_default();
-    let wanted_modes = wanted.access_modes.as_deref().unwrap_or_default();
-    let class = wanted.storage_class_name.as_deref().unwrap_or_default();
-    let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".to_owned());
+/// Whether the claim may have the volume. The cheap questions come first: each claim asks each
+/// volume.
+pub(super) fn meets(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let reserved = is_for(volume, claim);
-    let free = spec.claim_ref.is_none() && phase(volume) != "Failed";
+    if !(reserved || is_free(volume)) || mismatch(volume, claim).is_some() {
+        return false;
+    }
+    let wanted = claim.spec.as_ref();
     // A claim without a selector takes any volume.
-    let selector = match &wanted.selector {
-        None => Ok(LabelSelector::everything()),
-        some => LabelSelector::from_object(some.as_ref()),
+    let Some(selector) = wanted.and_then(|wanted| wanted.selector.as_ref()) else {
+        return true;
     };
     let labels = volume.metadata.labels.clone().unwrap_or_default();
+    reserved
+        || LabelSelector::from_object(Some(selector))
+            .is_ok_and(|selector| selector.matches(&labels))
+}
+
+/// Whether nobody has the volume, and nobody had it.
+fn is_free(volume: &PersistentVolume) -> bool {
+    let is_claimed = volume
+        .spec
+        .as_ref()
+        .is_none_or(|spec| spec.claim_ref.is_some());
+    !is_claimed && phase(volume) != "Failed"
+}
+
+/// Whether a claim may take the volume now that could not before: of a new one, and of one that
+/// became free or changed.
+pub(super) fn is_news(old: Option<&PersistentVolume>, volume: &PersistentVolume) -> bool {
+    let reference = |volume: &PersistentVolume| volume.spec.as_ref()?.claim_ref.clone();
+    let is_held = |volume: &PersistentVolume| {
+        let uid = reference(volume).and_then(|reference| reference.uid);
+        phase(volume) == "Failed" || uid.is_some_and(|uid| !uid.is_empty())
+    };
     !volume.is_terminating()
-        && (free || reserved)
-        && spec.storage_class_name.as_deref().unwrap_or_default() == class
-        && mode(&spec.volume_mode) == mode(&wanted.volume_mode)
-        && wanted_modes.iter().all(|mode| modes.contains(mode))
-        && size(volume) >= amount(requested(claim))
-        && (reserved || selector.is_ok_and(|selector| selector.matches(&labels)))
+        && !is_held(volume)
+        && old.is_none_or(|old| {
+            is_held(old) || old.spec != volume.spec || old.metadata.labels != volume.metadata.labels
+        })
+}
+
+/// Why the claim cannot have the volume, whoever has it now (Kubernetes:
+/// `checkVolumeSatisfyClaim`).
+pub(super) fn mismatch(
+    volume: &PersistentVolume,
+    claim: &PersistentVolumeClaim,
+) -> Option<&'static str> {
+    let (Some(spec), Some(wanted)) = (&volume.spec, &claim.spec) else {
+        return Some("it says nothing");
+    };
+    let class = spec.storage_class_name.as_deref().unwrap_or_default();
+    let wanted_class = wanted.storage_class_name.as_deref().unwrap_or_default();
+    let mode = spec.volume_mode.as_deref().unwrap_or(MODE_DEFAULT);
+    let wanted_mode = wanted.volume_mode.as_deref().unwrap_or(MODE_DEFAULT);
+    let modes = spec.access_modes.as_deref().unwrap_or_default();
+    let mut wanted_modes = wanted.access_modes.iter().flatten();
+    if volume.is_terminating() {
+        Some("the volume is marked for deletion")
+    } else if class != wanted_class {
+        Some("storageClassName does not match")
+    } else if mode != wanted_mode {
+        Some("incompatible volumeMode")
+    } else if !wanted_modes.all(|mode| modes.contains(mode)) {
+        Some("incompatible accessMode")
+    } else if size(volume) < amount(requested(claim)) {
+        Some("requested PV is too small")
+    } else {
+        None
+    }
 }
 
 fn phase(volume: &PersistentVolume) -> &str {
@@ -97,31 +145,9 @@ fn reaches(volume: &PersistentVolume, node: &Node) -> bool {
     let Some(required) = affinity.and_then(|affinity| affinity.required.as_ref()) else {
         return true;
     };
-    let labels = node.metadata.labels.clone().unwrap_or_default();
-    let named = BTreeMap::from([("metadata.name".to_owned(), node.name().to_owned())]);
-    required.node_selector_terms.iter().any(|term| {
-        let expressions = term.match_expressions.as_deref().unwrap_or_default();
-        let fields = term.match_fields.as_deref().unwrap_or_default();
-        !(expressions.is_empty() && fields.is_empty())
-            && expressions.iter().all(|rule| holds(rule, &labels))
-            && fields.iter().all(|rule| holds(rule, &named))
-    })
-}
-
-fn holds(rule: &NodeSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
-    let values = rule.values.clone().unwrap_or_default();
-    let bound = values.first().and_then(|value| value.parse::<i64>().ok());
-    let operator = match (rule.operator.as_str(), bound) {
-        ("In", _) => Operator::In(values),
-        ("NotIn", _) => Operator::NotIn(values),
-        ("Exists", _) => Operator::Exists,
-        ("DoesNotExist", _) => Operator::DoesNotExist,
-        ("Gt", Some(bound)) => Operator::GreaterThan(bound),
-        ("Lt", Some(bound)) => Operator::LessThan(bound),
-        _ => return false,
-    };
-    let key = rule.key.clone();
-    Requirement { key, operator }.matches(labels)
+    let none = BTreeMap::new();
+    let labels = node.metadata.labels.as_ref().unwrap_or(&none);
+    selects_node(required, labels, node.name())
 }
 
 #[cfg(test)]
@@ -180,6 +206,20 @@ mod tests {
         assert_eq!(chosen(&volumes, &shared), None);
         let fast = json!({ "storageClassName": "fast" });
         assert_eq!(chosen(&volumes, &fast).as_deref(), Some("fast"));
+    }
+
+    #[test]
+    fn claims_are_asked_again_for_a_volume_that_became_free_or_changed_and_not_for_a_taken_one() {
+        let free = volume("v", "2Gi", &json!({}));
+        let larger = volume("v", "4Gi", &json!({}));
+        let holder = json!({ "claimRef": { "namespace": "default", "name": "o", "uid": "x" } });
+        let taken = volume("v", "2Gi", &holder);
+        assert!(is_news(None, &free));
+        assert!(is_news(Some(&taken), &free));
+        assert!(is_news(Some(&free), &larger));
+        assert!(!is_news(Some(&free), &free));
+        assert!(!is_news(Some(&free), &taken));
+        assert!(!is_news(None, &taken));
     }
 
     #[test]

@@ -127,7 +127,11 @@ impl Controller {
             .into_iter()
             .filter(|one| one != PROTECTION)
             .collect();
-        let patch = json!({ "metadata": { "finalizers": rest } });
+        // Not if the volume has been bound meanwhile: that is another revision of it.
+        let patch = json!({ "metadata": {
+            "resourceVersion": volume.metadata.resource_version,
+            "finalizers": rest,
+        } });
         self.client
             .patch::<PersistentVolume>(&volume.key(), PatchKind::Merge, &patch)
             .await?;

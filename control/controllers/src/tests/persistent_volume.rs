@@ -74,6 +74,32 @@ async fn a_claim_waits_for_a_volume_and_both_are_bound() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_names_a_volume_gets_it_only_if_it_fits() {
+    let cluster = Cluster::start();
+    let wants = |name: &str, storage: &str| {
+        json!({
+            "metadata": { "name": name, "namespace": "default" },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "manual",
+                "volumeName": "v",
+                "resources": { "requests": { "storage": storage } },
+            },
+        })
+    };
+    let _: PersistentVolumeClaim = cluster.create(wants("large", "9Gi")).await;
+    volume(&cluster, "v").await;
+    sleep(5).await;
+    assert_eq!(cluster.events("VolumeMismatch").await, 1);
+    assert_eq!(phase_of_volume(&cluster, "v").await, "Available");
+    assert_ne!(phase_of_claim(&cluster, "large").await, "Bound");
+    let _: PersistentVolumeClaim = cluster.create(wants("small", "1Gi")).await;
+    sleep(5).await;
+    assert_eq!(phase_of_claim(&cluster, "small").await, "Bound");
+    assert_eq!(phase_of_volume(&cluster, "v").await, "Bound");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_goes_after_its_pod_and_its_volume_is_released() {
     let cluster = Cluster::start();
     volume(&cluster, "v").await;

@@ -48,6 +48,9 @@ pub(super) struct Known {
     objects: HashMap<ObjectId, Bytes>,
     /// Services by namespace and name: nodes read them by namespace.
     services: BTreeMap<String, BTreeMap<String, Bytes>>,
+    /// The volumes of claims, by namespace and name of the claim: each answer about a volume looks
+    /// for them.
+    volumes: HashMap<String, HashMap<String, String>>,
 }
 
 impl Known {
@@ -57,6 +60,9 @@ impl Known {
             self.services.clear();
         } else {
             self.objects.retain(|object, _| object.kind != kind);
+        }
+        if kind == CLAIM {
+            self.volumes.clear();
         }
         for object in items {
             if let Some(id) = object_id(kind, &object) {
@@ -71,6 +77,9 @@ impl Known {
             let services = self.services.entry(id.namespace).or_default();
             services.insert(id.name, object);
         } else {
+            if id.kind == CLAIM {
+                self.put_volume(&id, bound_volume(&object));
+            }
             self.objects.insert(id, object);
         }
     }
@@ -78,6 +87,9 @@ impl Known {
     /// Forgets an object.
     pub(super) fn remove(&mut self, id: &ObjectId) {
         if id.kind != SERVICE {
+            if id.kind == CLAIM {
+                self.put_volume(id, None);
+            }
             self.objects.remove(id);
         } else if let Some(services) = self.services.get_mut(&id.namespace) {
             services.remove(&id.name);
@@ -99,13 +111,21 @@ impl Known {
     }
 
     /// The volume that a claim is bound to.
-    pub(super) fn volume_of(&self, namespace: &str, claim: &str) -> Option<String> {
-        let id = ObjectId {
-            kind: CLAIM,
-            namespace: namespace.to_owned(),
-            name: claim.to_owned(),
-        };
-        self.objects.get(&id).and_then(|claim| bound_volume(claim))
+    pub(super) fn volume_of(&self, namespace: &str, claim: &str) -> Option<&str> {
+        let volumes = self.volumes.get(namespace)?;
+        volumes.get(claim).map(String::as_str)
+    }
+
+    fn put_volume(&mut self, claim: &ObjectId, volume: Option<String>) {
+        if let Some(volume) = volume {
+            let volumes = self.volumes.entry(claim.namespace.clone()).or_default();
+            volumes.insert(claim.name.clone(), volume);
+        } else if let Some(volumes) = self.volumes.get_mut(&claim.namespace) {
+            volumes.remove(&claim.name);
+            if volumes.is_empty() {
+                self.volumes.remove(&claim.namespace);
+            }
+        }
     }
 }
 

@@ -84,6 +84,66 @@ fn a_node_sees_only_what_its_pods_refer_to() {
     );
 }
 
+fn change(feed: &mut Feed, resource: ResourceName, kind: WatchKind, object: Bytes) {
+    let event = RawEvent {
+        kind,
+        object,
+        resource_version: 9,
+    };
+    feed.change(resource, event);
+}
+
+#[test]
+fn an_object_that_was_not_shown_is_shown_to_the_next_pod_that_names_it() {
+    let mut feed = Feed::default();
+    feed.replace(resources::PODS, vec![pod("pull")]);
+    feed.replace(resources::SECRETS, vec![secret("pull")]);
+    let mut received = attach(&mut feed, 1);
+    want(&mut feed, "pull");
+    assert_eq!(answers(&mut received), [("pull".into(), true)]);
+    // The pod and its secret are replaced, and the secret is faster.
+    change(&mut feed, resources::PODS, WatchKind::Deleted, pod("pull"));
+    change(
+        &mut feed,
+        resources::SECRETS,
+        WatchKind::Deleted,
+        secret("pull"),
+    );
+    change(
+        &mut feed,
+        resources::SECRETS,
+        WatchKind::Added,
+        secret("pull"),
+    );
+    let hidden = [("pull".into(), false), ("pull".into(), false)];
+    assert_eq!(answers(&mut received), hidden);
+    change(&mut feed, resources::PODS, WatchKind::Added, pod("pull"));
+    // The interest is the old one, said once more.
+    want(&mut feed, "pull");
+    assert_eq!(answers(&mut received), [("pull".into(), true)]);
+}
+
+#[test]
+fn a_changed_spec_changes_what_a_pod_may_show_to_its_node_and_a_status_does_not() {
+    let at = |generation: i64, secret: &str| {
+        let mut pod: Value = serde_json::from_slice(&pod(secret)).unwrap();
+        pod["metadata"]["generation"] = generation.into();
+        pod["metadata"]["uid"] = "u".into();
+        encoded(&pod)
+    };
+    let mut feed = Feed::default();
+    let id = ("default".to_owned(), "web".to_owned());
+    let mut names = |pod: Bytes, name: &str| {
+        change(&mut feed, resources::PODS, WatchKind::Modified, pod);
+        feed.pods["worker"][&id].references.contains("Secret", name)
+    };
+    assert!(names(at(1, "pull"), "pull"));
+    // The spec of a pod does not change within a generation: it is not read again.
+    assert!(names(at(1, "unread"), "pull"));
+    assert!(names(at(2, "newer"), "newer"));
+    assert!(names(at(0, "uncounted"), "uncounted"));
+}
+
 #[test]
 fn a_node_has_a_bounded_number_of_interests_and_they_end_with_its_session() {
     let mut feed = Feed::default();
@@ -95,7 +155,22 @@ fn a_node_has_a_bounded_number_of_interests_and_they_end_with_its_session() {
     for number in 0..=INTERESTS_MAX {
         want(&mut feed, &format!("s{number}"));
     }
-    assert_eq!(answers(&mut received).len(), INTERESTS_MAX);
+    let messages = std::iter::from_fn(|| received.try_recv().ok());
+    let mut objects: Vec<ReferencedObject> = messages
+        .filter_map(|message| match message.ok()?.message? {
+            Message::ReferencedObject(object) => Some(object),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(objects.len(), INTERESTS_MAX + 1, "each one is answered");
+    let last = objects.pop().unwrap();
+    assert_eq!(last.name, format!("s{INTERESTS_MAX}"));
+    assert!(!last.refused_because.is_empty());
+    assert!(
+        objects
+            .iter()
+            .all(|object| object.refused_because.is_empty())
+    );
     assert_eq!(feed.interest.len(), INTERESTS_MAX);
     let _received = attach(&mut feed, 2);
     assert!(feed.interest.is_empty());

@@ -6,6 +6,7 @@ use swiftlet_client::api::{DeleteParameters, ObjectName, resources};
 use swiftlet_proto::v1::ObjectKey;
 
 use super::{ReportError, Reports, decode, encode};
+use crate::references;
 
 /// The annotation that makes a pod a mirror pod; it names the static pod's hash
 /// (pkg/kubelet/types/pod_update.go).
@@ -13,6 +14,9 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 
 impl Reports {
     /// Creates a mirror pod. One of the same hash that is there already is success.
+    ///
+    /// It may name nothing of the cluster: what a node's pods name the node may read, and this pod
+    /// is the node's own word (plugin/pkg/admission/noderestriction).
     pub(crate) async fn create_mirror_pod(&self, pod_json: &Bytes) -> Result<Bytes, ReportError> {
         let mut pod = decode(pod_json, "pod_json")?;
         if !pod["metadata"]["annotations"][MIRROR].is_string() {
@@ -21,8 +25,16 @@ impl Reports {
         if pod["spec"]["nodeName"] != *self.node {
             return Err(ReportError::Refused("the pod is on another node"));
         }
-        if let Some(owner) = self.owner().await? {
-            pod["metadata"]["ownerReferences"] = json!([owner]);
+        if has_account(&pod) || !references::of(pod_json).is_empty() {
+            return Err(ReportError::Refused(
+                "a mirror pod may not name API objects",
+            ));
+        }
+        if let Some(metadata) = pod["metadata"].as_object_mut() {
+            // Never those that the node sent.
+            metadata.remove("ownerReferences");
+            let owner = self.owner().await?;
+            metadata.extend(owner.map(|owner| ("ownerReferences".into(), json!([owner]))));
         }
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or("default");
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
@@ -87,6 +99,17 @@ impl Reports {
     }
 }
 
+/// Whether the pod acts for a service account, or shall get the token of one.
+fn has_account(pod: &Value) -> bool {
+    let spec = &pod["spec"];
+    let named = |field: &str| spec[field].as_str().is_some_and(|name| !name.is_empty());
+    let volumes = spec["volumes"].as_array().into_iter().flatten();
+    let mut sources = volumes.filter_map(|volume| volume["projected"]["sources"].as_array());
+    named("serviceAccountName")
+        || named("serviceAccount")
+        || sources.any(|all| all.iter().any(|one| one["serviceAccountToken"].is_object()))
+}
+
 fn hash(pod: &Value) -> Option<&str> {
     pod["metadata"]["annotations"][MIRROR].as_str()
 }
@@ -139,6 +162,36 @@ mod tests {
         assert!(again.is_ok());
         let newer = reports.create_mirror_pod(&mirror("h2", "worker")).await;
         assert!(matches!(newer, Err(ReportError::Api(_))));
+    }
+
+    #[tokio::test]
+    async fn a_mirror_pod_opens_nothing_of_the_cluster_to_its_node() {
+        let api = FakeApi::new();
+        let reports = Reports::new(api.clone(), "worker");
+        let token = json!([{"serviceAccountToken": {"path": "token"}}]);
+        let variable = json!({"valueFrom": {"configMapKeyRef": {"name": "x", "key": "k"}}});
+        let refused = [
+            json!({"imagePullSecrets": [{"name": "bootstrap"}]}),
+            json!({"serviceAccountName": "admin"}),
+            json!({"volumes": [{"name": "v", "projected": {"sources": token}}]}),
+            json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}),
+            json!({"volumes": [{"name": "v", "ephemeral": {}}]}),
+            json!({"containers": [{"name": "c", "env": [variable]}]}),
+        ];
+        for more in refused {
+            let mut pod = decode(&mirror("h", "worker"), "pod").unwrap();
+            let more = more.as_object().unwrap().clone();
+            pod["spec"].as_object_mut().unwrap().extend(more);
+            let answer = reports.create_mirror_pod(&encode(&pod)).await;
+            assert!(matches!(answer, Err(ReportError::Refused(_))), "{pod}");
+        }
+        assert!(api.calls().iter().all(|call| call.verb != "create"));
+        // The node has no object: its pod has no owner either, whatever the node says.
+        let mut pod = decode(&mirror("h", "worker"), "pod").unwrap();
+        pod["metadata"]["ownerReferences"] = json!([{"kind": "Deployment", "name": "x"}]);
+        let stored = reports.create_mirror_pod(&encode(&pod)).await.unwrap();
+        let stored = decode(&stored, "pod").unwrap();
+        assert!(stored["metadata"]["ownerReferences"].is_null(), "{stored}");
     }
 
     #[tokio::test]

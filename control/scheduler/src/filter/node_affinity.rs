@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Pod};
-use swiftlet_proto::selector::{Operator, Requirement};
+use k8s_openapi::api::core::v1::Pod;
+use swiftlet_proto::selector::selects_node;
 
 use crate::framework::{Cycle, Filter, Rejection};
 use crate::node_info::NodeInfo;
@@ -39,45 +39,5 @@ fn selects(pod: &Pod, node: &NodeInfo) -> bool {
                 .required_during_scheduling_ignored_during_execution
                 .as_ref()
         });
-    let Some(required) = required else {
-        return true;
-    };
-    required
-        .node_selector_terms
-        .iter()
-        .any(|term| term_selects(term, labels, node.name()))
-}
-
-/// Terms are alternatives; a term without requirements selects nothing.
-fn term_selects(term: &NodeSelectorTerm, labels: &Labels, name: &str) -> bool {
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    let fields = term.match_fields.as_deref().unwrap_or_default();
-    if expressions.is_empty() && fields.is_empty() {
-        return false;
-    }
-    let named = Labels::from([("metadata.name".to_owned(), name.to_owned())]);
-    expressions
-        .iter()
-        .all(|requirement| holds(requirement, labels))
-        && fields.iter().all(|requirement| holds(requirement, &named))
-}
-
-fn holds(requirement: &NodeSelectorRequirement, labels: &Labels) -> bool {
-    let values = requirement.values.clone().unwrap_or_default();
-    let bound = values.first().and_then(|value| value.parse::<i64>().ok());
-    let operator = match (requirement.operator.as_str(), bound) {
-        ("In", _) => Operator::In(values),
-        ("NotIn", _) => Operator::NotIn(values),
-        ("Exists", _) => Operator::Exists,
-        ("DoesNotExist", _) => Operator::DoesNotExist,
-        ("Gt", Some(bound)) => Operator::GreaterThan(bound),
-        ("Lt", Some(bound)) => Operator::LessThan(bound),
-        // The API refuses everything else.
-        _ => return false,
-    };
-    Requirement {
-        key: requirement.key.clone(),
-        operator,
-    }
-    .matches(labels)
+    required.is_none_or(|required| selects_node(required, labels, node.name()))
 }

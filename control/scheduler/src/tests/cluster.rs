@@ -1,3 +1,5 @@
+mod volumes;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -3,11 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{
-    Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, Taint, Toleration,
-};
+use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 use swiftlet_model::sources::is_static;
-use swiftlet_proto::selector::{Operator, Requirement};
+use swiftlet_proto::selector::selects_node;
 
 use crate::admission::{NodeState, Rejection, Room, rejection};
 
@@ -98,37 +96,5 @@ fn selects(pod: &Pod, labels: &Labels, name: &str) -> bool {
         let required = &affinity.required_during_scheduling_ignored_during_execution;
         required.as_ref()
     });
-    required.is_none_or(|required| {
-        let mut terms = required.node_selector_terms.iter();
-        terms.any(|term| term_selects(term, labels, name))
-    })
-}
-
-/// Terms are alternatives; a term without requirements selects nothing.
-fn term_selects(term: &NodeSelectorTerm, labels: &Labels, name: &str) -> bool {
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    let fields = term.match_fields.as_deref().unwrap_or_default();
-    let named = Labels::from([("metadata.name".to_owned(), name.to_owned())]);
-    let all = |requirements: &[NodeSelectorRequirement], labels: &Labels| {
-        requirements.iter().all(|one| holds(one, labels))
-    };
-    let is_empty = expressions.is_empty() && fields.is_empty();
-    !is_empty && all(expressions, labels) && all(fields, &named)
-}
-
-fn holds(requirement: &NodeSelectorRequirement, labels: &Labels) -> bool {
-    let values = requirement.values.clone().unwrap_or_default();
-    let bound = values.first().and_then(|value| value.parse::<i64>().ok());
-    let operator = match (requirement.operator.as_str(), bound) {
-        ("In", _) => Operator::In(values),
-        ("NotIn", _) => Operator::NotIn(values),
-        ("Exists", _) => Operator::Exists,
-        ("DoesNotExist", _) => Operator::DoesNotExist,
-        ("Gt", Some(bound)) => Operator::GreaterThan(bound),
-        ("Lt", Some(bound)) => Operator::LessThan(bound),
-        // The API refuses everything else.
-        _ => return false,
-    };
-    let key = requirement.key.clone();
-    Requirement { key, operator }.matches(labels)
+    required.is_none_or(|required| selects_node(required, labels, name))
 }

@@ -9,7 +9,7 @@ use swiftlet_model::ids::{PodKey, PodUid};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::cgroups::qos_class;
+use crate::cgroups::{pod_level, qos_class};
 use crate::cpu_manager::allocate::choose;
 use crate::cpu_manager::state::{CpuError, CpuState};
 use crate::cpu_manager::{Cpu, CpuManagerOptions, CpuPolicy, CpuSet};
@@ -180,7 +180,9 @@ pub(crate) async fn save(shared: Arc<Shared>, shutdown: CancellationToken) {
 /// Containers of a Guaranteed pod that ask for whole CPUs.
 fn exclusive_requests(pod: &Pod) -> Vec<(String, usize)> {
     let spec = pod.spec.as_ref();
-    if qos_class(pod) != QosClass::Guaranteed {
+    // Kubelet's static policy does not serve what pods ask for as a whole either.
+    let whole = spec.and_then(pod_level).is_some();
+    if whole || qos_class(pod) != QosClass::Guaranteed {
         return Vec::new();
     }
     let sidecar = |one: &&Container| one.restart_policy.as_deref() == Some("Always");

@@ -36,10 +36,10 @@ fn empty_dirs(pod: &Pod, disk: &PodDisk) -> Option<String> {
     })
 }
 
-/// The sum of the containers' limits covers logs and emptyDirs together.
+/// The sum of the containers' limits covers logs, emptyDirs and the pod's own files together.
 fn whole(pod: &Pod, disk: &PodDisk) -> Option<String> {
     let most = bytes(*pod_limit_demand(pod).get(EPHEMERAL_STORAGE)?);
-    let mut total = DiskUse::default();
+    let mut total = disk.files;
     for one in empty_dirs_of(pod, disk).chain(disk.logs.values()) {
         total += *one;
     }
@@ -103,6 +103,7 @@ mod tests {
         PodDisk {
             volumes: [("data".to_owned(), of(volume))].into(),
             logs: [("main".to_owned(), of(log))].into(),
+            files: DiskUse::default(),
         }
     }
 
@@ -119,6 +120,9 @@ mod tests {
             why(1 << 20, (1 << 20) + 1).unwrap(),
             "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "
         );
+        let mut disk = wrote(1 << 20, 1 << 20);
+        disk.files.bytes = 1;
+        assert!(exceeded(&limited(), &disk).unwrap().contains("total limit"));
         let mut alone = limited();
         let spec = alone.spec.as_mut().unwrap();
         let mut second = spec.containers[0].clone();

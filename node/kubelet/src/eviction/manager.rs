@@ -1,6 +1,6 @@
 //! The task that looks, and acts: one pod at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +42,7 @@ pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
         shared,
         options,
         hints,
+        told: BTreeSet::new(),
     };
     shutdown.run_until_cancelled(manager.run()).await;
 }
@@ -66,6 +67,8 @@ struct Manager {
     options: EvictionOptions,
     watchdog: Watchdog,
     hints: Option<watch::Receiver<u64>>,
+    /// Pods that were told to go and have not gone: another one is next.
+    told: BTreeSet<PodUid>,
 }
 
 impl Manager {
@@ -110,6 +113,8 @@ impl Manager {
 
     /// One look; answers the pod that had to go.
     async fn pass(&mut self) -> Option<PodUid> {
+        let told = &mut self.told;
+        told.retain(|uid| self.shared.keeper.room().contains(uid));
         if let Some(uid) = self.over_limit().await {
             return Some(uid);
         }
@@ -129,15 +134,15 @@ impl Manager {
             tracing::info!(resource, "what nobody uses was enough to remove");
             return None;
         }
-        self.evict_one(&threshold, level, &seen).await
+        self.evict_one(&threshold, level).await
     }
 
     /// A pod that wrote more than its own limits allow. Only pods with limits are looked at.
-    async fn over_limit(&self) -> Option<PodUid> {
+    async fn over_limit(&mut self) -> Option<PodUid> {
         let pods = self.shared.keeper.room().pods();
         for pod in pods
             .iter()
-            .filter(|pod| has_limits(pod) && !is_critical(pod))
+            .filter(|pod| has_limits(pod) && self.may_go(pod))
         {
             let paths = self.paths(pod);
             match self.shared.doors.stats.pod_disk(&paths).await {
@@ -150,6 +155,10 @@ impl Manager {
             }
         }
         None
+    }
+
+    fn may_go(&self, pod: &Pod) -> bool {
+        !is_critical(pod) && !self.told.contains(&PodKey::of(pod).uid)
     }
 
     fn paths(&self, pod: &Pod) -> PodPaths {
@@ -173,6 +182,8 @@ impl Manager {
             // Neither images nor layers lie on the file system that is full.
             return false;
         }
+        // In this order: the images of dead containers are used.
+        self.shared.keeper.dead.remove().await;
         remove_unused_images(&self.shared).await;
         let seen = observe(&self.shared, &self.options.thresholds).await;
         let level = seen.levels.get(&threshold.signal);
@@ -184,10 +195,10 @@ impl Manager {
         })
     }
 
-    async fn evict_one(&self, threshold: &Threshold, level: Level, seen: &Seen) -> Option<PodUid> {
+    async fn evict_one(&mut self, threshold: &Threshold, level: Level) -> Option<PodUid> {
         let pods = self.shared.keeper.room().pods();
-        let pods: Vec<_> = pods.into_iter().filter(|pod| !is_critical(pod)).collect();
-        let usages = self.usages(threshold, &pods, seen).await;
+        let pods: Vec<_> = pods.into_iter().filter(|pod| self.may_go(pod)).collect();
+        let usages = self.usages(threshold, &pods).await;
         let usages = match usages {
             Ok(usages) => usages,
             Err(error) => {
@@ -225,7 +236,6 @@ impl Manager {
         &self,
         threshold: &Threshold,
         pods: &[Arc<Pod>],
-        _seen: &Seen,
     ) -> Result<BTreeMap<PodUid, u64>, NodeStatsError> {
         let stats = &self.shared.doors.stats;
         let uids: Vec<_> = pods.iter().map(|pod| PodKey::of(pod).uid).collect();
@@ -291,7 +301,7 @@ impl Manager {
             .collect()
     }
 
-    async fn evict(&self, pod: &Arc<Pod>, message: String, grace: Duration) -> PodUid {
+    async fn evict(&mut self, pod: &Arc<Pod>, message: String, grace: Duration) -> PodUid {
         let uid = PodKey::of(pod).uid;
         tracing::info!(pod = %PodKey::of(pod), message, "evicted");
         self.shared
@@ -305,6 +315,7 @@ impl Manager {
             grace: Some(grace),
         };
         self.shared.keeper.fail(uid.clone(), failure).await;
+        self.told.insert(uid.clone());
         uid
     }
 }

@@ -1,10 +1,15 @@
 //! Reads what the thresholds are about. What cannot be read is left out.
 
+use std::time::Duration;
+
 use swiftlet_model::node_stats::{FilesystemLevel, Level, NodeStatsError};
 
 use crate::eviction::thresholds::Threshold;
 use crate::eviction::watchdog::{Observations, Signal};
 use crate::shared::Shared;
+
+/// How long the runtime may take to tell where its images lie: memory is not looked at meanwhile.
+const RUNTIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// What was seen of the node.
 #[derive(Clone, Debug, Default)]
@@ -32,13 +37,17 @@ pub(super) async fn observe(shared: &Shared, thresholds: &[Threshold]) -> Seen {
     }
     let node_level = stats.node_filesystem().await;
     if wanted(&images) {
-        let image_level = image_filesystem(shared).await;
-        if let (Some(Ok(images)), Ok(node)) = (&image_level, &node_level) {
-            seen.split = images.id != node.id;
+        let place = image_filesystem(shared);
+        if let Ok(image_level) = tokio::time::timeout(RUNTIME_LIMIT, place).await {
+            if let (Some(Ok(images)), Ok(node)) = (&image_level, &node_level) {
+                seen.split = images.id != node.id;
+            }
+            // Where the runtime does not tell, images lie with everything else.
+            let level = image_level.unwrap_or_else(|| node_level.clone());
+            put_disk(&mut seen, images, level);
+        } else {
+            tracing::debug!("the runtime does not tell in time where its images lie");
         }
-        // Where the runtime does not tell, images lie with everything else.
-        let level = image_level.unwrap_or_else(|| node_level.clone());
-        put_disk(&mut seen, images, level);
     }
     put_disk(&mut seen, node, node_level);
     seen

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
-use swiftlet_model::ids::ContainerId;
+use swiftlet_model::ids::{ContainerId, PodKey};
 use swiftlet_model::logs::LogError;
 use swiftlet_model::runtime::{ContainerState, RuntimeError, RuntimePod};
 use tokio::time::MissedTickBehavior;
@@ -79,20 +79,32 @@ enum RotationError {
     Reopen(#[from] RuntimeError),
 }
 
+/// Where the runtime writes the log of a container.
+pub(crate) fn container_log(root: &Path, pod: &PodKey, container: &str, attempt: u32) -> PathBuf {
+    let folder = format!("{}_{}_{}", pod.namespace, pod.name, pod.uid);
+    let file = format!("{attempt}.log");
+    root.join(folder).join(container).join(file)
+}
+
+/// Removes the log of a container that is being removed, and all that was made of it.
+pub(crate) async fn remove_log(shared: &Shared, log: &Path) -> Result<(), LogError> {
+    let files = &shared.doors.logs;
+    for name in files.made_of(log).await? {
+        files.remove(&log.with_file_name(name)).await?;
+    }
+    files.remove(log).await
+}
+
 /// The logs of all containers that run, by what the runtime lists. Others write nothing more.
 pub(crate) fn running_logs(pods: &[RuntimePod], root: &Path) -> Vec<RunningLog> {
     let mut all = Vec::new();
     for pod in pods {
-        let key = &pod.pod;
-        let folder = root.join(format!("{}_{}_{}", key.namespace, key.name, key.uid));
         let running = pod.containers.iter();
         let running = running.filter(|one| one.state == ContainerState::Running);
         all.extend(running.map(|one| {
             RunningLog {
                 container: one.id.clone(),
-                path: folder
-                    .join(one.name.as_str())
-                    .join(format!("{}.log", one.attempt)),
+                path: container_log(root, &pod.pod, one.name.as_str(), one.attempt),
             }
         }));
     }

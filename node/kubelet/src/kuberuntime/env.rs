@@ -17,7 +17,7 @@ pub const INVALID_NAMES: &str = "InvalidEnvironmentVariableNames";
 pub type Referenced = BTreeMap<ObjectRef, Option<ReferencedData>>;
 
 /// What the environment needs to know of the node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnvFacts {
     /// `spec.nodeName`.
     pub node_name: String,
@@ -34,6 +34,12 @@ pub struct EnvFacts {
 }
 
 impl EnvFacts {
+    /// The same with these addresses of the pod.
+    pub(crate) fn with_pod_ips(self, pod_ips: &[String]) -> Self {
+        let pod_ips = pod_ips.to_vec();
+        Self { pod_ips, ..self }
+    }
+
     fn allocatable(&self, resource: &str) -> i64 {
         match resource {
             "cpu" => self.allocatable_cpu_milli,

@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 use swiftlet_model::cgroups::CgroupError;
 use swiftlet_model::clock::Deadline;
 use swiftlet_model::control_plane::{ControlPlaneError, ObjectRef};
-use swiftlet_model::events::EventKind;
-use swiftlet_model::ids::{ContainerId, PodKey, PodUid, SandboxId};
+use swiftlet_model::events::{EventKind, FAILED};
+use swiftlet_model::ids::{ContainerId, ContainerName, PodKey, PodUid, SandboxId};
 use swiftlet_model::probes::ProbeAnswer;
 use swiftlet_model::runtime::{
     ContainerConfig, ContainerStatus, ImageUser, LinuxResources, RuntimeError, RuntimePod,
@@ -23,8 +23,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::cgroups::qos_class;
+use crate::housekeeping::logs::remove_log;
 use crate::images::{ImageError, Present};
 use crate::kuberuntime::config::{ConfigError, ContainerInputs, container_config};
+use crate::kuberuntime::early::Early;
 use crate::kuberuntime::env::services::{MASTER_NAMESPACE, service_links, service_variables};
 use crate::kuberuntime::env::{
     EnvFacts, INVALID_NAMES, Referenced, environment, invalid_names, references,
@@ -35,6 +37,9 @@ use crate::kuberuntime::places::places;
 use crate::kuberuntime::sandbox::{SandboxError, prepare};
 use crate::prober::check::Check;
 use crate::shared::Shared;
+
+/// How long the node's disk may take to remember a container's CPUs before its user is told.
+const CPUS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a call came back with.
 #[derive(Debug)]
@@ -48,6 +53,8 @@ pub(crate) enum Answer {
     /// For these addresses.
     Hosts(Vec<String>, Result<(), VolumeError>),
     Image(Result<Present, ImageError>),
+    /// What one container is made with.
+    Configured(ContainerName, Result<Box<Early>, CreateError>),
     Sandbox(u32, Result<SandboxId, SandboxError>),
     Address(Result<SandboxStatus, RuntimeError>),
     Created(
@@ -65,6 +72,32 @@ pub(crate) enum Answer {
     CgroupGone(Result<(), CgroupError>),
     Published(Box<PodStatus>, Result<(), ControlPlaneError>),
     Said(Result<(), ControlPlaneError>),
+}
+
+impl Answer {
+    /// Whether the call has worked: the next one of its kind need not wait.
+    pub(crate) fn worked(&self) -> bool {
+        match self {
+            Self::Queried(result) => result.is_ok(),
+            Self::Cgroup(result) => result.is_ok(),
+            Self::Volumes(result) => result.is_ok(),
+            Self::Refreshed(result) | Self::Hosts(_, result) | Self::TornDown(_, result) => {
+                result.is_ok()
+            }
+            Self::Image(result) => result.is_ok(),
+            Self::Configured(_, result) => result.is_ok(),
+            Self::Sandbox(_, result) => result.is_ok(),
+            Self::Address(result) => result.is_ok(),
+            Self::Created(_, result) => result.is_ok(),
+            Self::Done(result) => result.is_ok(),
+            Self::CgroupGone(result) => result.is_ok(),
+            Self::Said(result) | Self::Published(_, result) => result.is_ok(),
+            // These have times of their own.
+            Self::Limited(_) | Self::Hook(_) | Self::Record(_) | Self::Probed(_)
+            // It was not made.
+            | Self::Cancelled => false,
+        }
+    }
 }
 
 /// A place among the starts of this node; given back when the container is started.
@@ -98,6 +131,7 @@ pub(crate) enum CreateError {
 }
 
 /// Everything that a create call needs.
+#[derive(Debug)]
 pub(crate) struct CreateCall {
     pub(crate) pod: Arc<Pod>,
     pub(crate) made: MadeContainer,
@@ -110,6 +144,10 @@ pub(crate) struct CreateCall {
     pub(crate) cpuset: String,
     /// The container whose processes an ephemeral container sees.
     pub(crate) target: Option<ContainerId>,
+    /// Grows when something changed that the pod names.
+    pub(crate) round: u64,
+    /// Its configuration, if that was made while the sandbox was.
+    pub(crate) config: Option<ContainerConfig>,
 }
 
 pub(crate) type Call<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
@@ -166,10 +204,12 @@ pub(crate) fn image(
     })
 }
 
+/// `hung`: the last try was not answered in time.
 pub(crate) fn sandbox(
     shared: &Arc<Shared>,
     pod: Arc<Pod>,
     config: SandboxConfig,
+    hung: bool,
     ending: CancellationToken,
 ) -> Call<Answer> {
     let shared = Arc::clone(shared);
@@ -182,7 +222,12 @@ pub(crate) fn sandbox(
             Some(Ok(config)) => config,
             Some(Err(error)) => return Answer::Sandbox(attempt, Err(error)),
         };
-        let Some(_permit) = permit(&shared.sandbox_starts, &ending).await else {
+        let places = if hung {
+            &shared.sandbox_retries
+        } else {
+            &shared.sandbox_starts
+        };
+        let Some(_permit) = permit(places, &ending).await else {
             return Answer::Cancelled;
         };
         // Waiting for a place is not the runtime's time.
@@ -202,21 +247,26 @@ pub(crate) fn address(shared: &Arc<Shared>, id: SandboxId) -> Call<Answer> {
 
 pub(crate) fn create(
     shared: &Arc<Shared>,
-    call: CreateCall,
+    mut call: CreateCall,
     ending: CancellationToken,
 ) -> Call<Answer> {
     let shared = Arc::clone(shared);
     Box::pin(async move {
-        // Before a place is taken: the control plane may be long in telling what is named.
-        let Some(config) = ending.run_until_cancelled(configure(&shared, &call)).await else {
-            return Answer::Cancelled;
+        let config = match call.config.take() {
+            Some(config) => Some(Ok(config)),
+            // Before a place is taken: the control plane may be long in telling what is named.
+            None => ending.run_until_cancelled(configure(&shared, &call)).await,
         };
         let mut config = match config {
-            Ok(config) => config,
-            Err(error) => return Answer::Created(Box::new(call.made), Err(error)),
+            None => return Answer::Cancelled,
+            Some(Ok(config)) => config,
+            Some(Err(error)) => return Answer::Created(Box::new(call.made), Err(error)),
         };
         config.resources.cpuset_cpus.clone_from(&call.cpuset);
-        shared.cpus.settled(&PodKey::of(&call.pod).uid).await;
+        let settled = ending.run_until_cancelled(cpus_settled(&shared, &call));
+        if settled.await.is_none() {
+            return Answer::Cancelled;
+        }
         let Some(permit) = permit(&shared.container_starts, &ending).await else {
             return Answer::Cancelled;
         };
@@ -250,9 +300,16 @@ pub(crate) fn stop(shared: &Arc<Shared>, id: ContainerId, grace: Duration) -> Ca
     Box::pin(async move { Answer::Done(shared.doors.runtime.stop_container(&id, grace).await) })
 }
 
-pub(crate) fn remove(shared: &Arc<Shared>, id: ContainerId) -> Call<Answer> {
+/// With its log: of a container that starts again and again, the disk would fill with logs.
+pub(crate) fn remove(shared: &Arc<Shared>, id: ContainerId, log: PathBuf) -> Call<Answer> {
     let shared = Arc::clone(shared);
-    Box::pin(async move { Answer::Done(shared.doors.runtime.remove_container(&id).await) })
+    Box::pin(async move {
+        if let Err(error) = remove_log(&shared, &log).await {
+            // It goes with the pod.
+            tracing::warn!(%error, "the log of a removed container stays");
+        }
+        Answer::Done(shared.doors.runtime.remove_container(&id).await)
+    })
 }
 
 /// One probe.
@@ -333,7 +390,29 @@ async fn permit(
     }
 }
 
-async fn configure(shared: &Shared, call: &CreateCall) -> Result<ContainerConfig, CreateError> {
+/// Waits until the CPUs that the pod has are remembered on disk, and says so if that takes long.
+async fn cpus_settled(shared: &Shared, call: &CreateCall) {
+    let uid = PodKey::of(&call.pod).uid;
+    let settled = shared.cpus.settled(&uid);
+    tokio::pin!(settled);
+    if tokio::time::timeout(CPUS_PATIENCE, &mut settled)
+        .await
+        .is_ok()
+    {
+        return;
+    }
+    let (recorder, name) = (&shared.recorder, &call.made.container.name);
+    let text = "Error: the CPUs that the container gets cannot be written to the node's disk yet";
+    let kind = EventKind::Warning;
+    recorder.pod(&call.pod, Some(name), kind, FAILED, text.to_owned());
+    settled.await;
+}
+
+/// What the runtime is told of the container.
+pub(crate) async fn configure(
+    shared: &Shared,
+    call: &CreateCall,
+) -> Result<ContainerConfig, CreateError> {
     let (pod, container) = (&call.pod, &call.made.container);
     let named = named_objects(shared, references(pod, container));
     let (referenced, services) = try_join(named, linked_services(shared, pod)).await?;

@@ -115,13 +115,14 @@ impl History {
             .or_default();
         past.next_attempt = past.next_attempt.max(container.attempt + 1);
         if ran_long(container) {
-            past.reset_attempt = past.reset_attempt.max(container.attempt + 1);
+            past.reset_attempt = past.reset_attempt.max(container.attempt);
         }
         match past
             .records
             .iter_mut()
             .find(|record| record.attempt == container.attempt)
         {
+            Some(record) if *record == *container => return,
             // Of two containers of one attempt the later one counts: it replaced the other.
             Some(record) => *record = container.clone(),
             None => past.records.push(container.clone()),
@@ -188,7 +189,8 @@ impl History {
             .containers
             .get(name)
             .map_or(0, |past| past.reset_attempt);
-        // A run that was long enough sets the reset behind itself: nothing to wait for then.
+        // After a run that was long enough there is nothing to wait for, after the next one there
+        // is: it counts as the first crash, as in kubelet's `Backoff.Next`.
         attempt
             .checked_sub(reset)
             .map_or(Duration::ZERO, |crashes| {

@@ -33,6 +33,11 @@ pub(crate) enum SandboxError {
 }
 
 impl SandboxError {
+    /// Whether the runtime did not answer in time.
+    pub(crate) fn is_timeout(&self) -> bool {
+        matches!(self, Self::Runtime(RuntimeError::Timeout { .. }))
+    }
+
     /// Whether the runtime may have made it all the same, or its name may be taken.
     pub(crate) fn may_exist(&self) -> bool {
         match self {

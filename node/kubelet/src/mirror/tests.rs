@@ -101,6 +101,21 @@ async fn a_static_pods_status_goes_to_its_mirror_pod_once_there_is_one() {
     assert!(api.status("api-1").is_some());
 }
 
+#[tokio::test]
+async fn services_are_waited_for_once_the_control_plane_has_spoken() {
+    let api = Arc::new(FakeControlPlane::new());
+    let (_views, seen) = watch::channel(view(&[], &[]));
+    let door = Door::new(Arc::clone(&api) as _, seen);
+    api.told.lock().unwrap().connected = false;
+    api.told.lock().unwrap().reached = false;
+    assert!(door.services("default").await.unwrap().is_empty());
+    // It has spoken, and is gone before it could answer.
+    api.told.lock().unwrap().reached = true;
+    api.told.lock().unwrap().silent = true;
+    let waits = door.services("default").await;
+    assert!(matches!(waits, Err(ControlPlaneError::Disconnected)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_keeper_repeats_until_the_api_has_taken_the_mirror_pod() {
     let api = Arc::new(FakeControlPlane::new());

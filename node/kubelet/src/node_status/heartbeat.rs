@@ -2,11 +2,11 @@
 //! status never costs a lease.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
 use swiftlet_model::events::{EventKind, NODE_READY, STARTING};
-use swiftlet_model::runtime::RuntimeVersion;
+use swiftlet_model::runtime::{RuntimeStatus, RuntimeVersion};
 use tokio_util::sync::CancellationToken;
 
 use crate::kuberuntime::backoff;
@@ -15,6 +15,9 @@ use crate::shared::Shared;
 
 /// How often as long as the node is not ready: its pods wait for it.
 const CHECK_PERIOD_NOT_READY: Duration = Duration::from_millis(250);
+/// How long the runtime may fail to answer before the node is not ready (kubelet's
+/// `maxWaitForContainerRuntime`).
+const RUNTIME_SILENCE_LIMIT: Duration = Duration::from_secs(30);
 /// Part of its validity after which a lease is renewed.
 const LEASE_RENEWALS: u32 = 4;
 
@@ -87,6 +90,7 @@ pub(crate) async fn report(shared: Arc<Shared>, shutdown: CancellationToken) {
         stored: None,
         failures: 0,
         runtime_answers: true,
+        last_answer: None,
         unheard: false,
     };
     reporter
@@ -100,10 +104,12 @@ struct Reporter {
     shared: Arc<Shared>,
     version: Option<RuntimeVersion>,
     /// What the control plane has, and since when.
-    stored: Option<(Node, std::time::Instant)>,
+    stored: Option<(Node, Instant)>,
     failures: u32,
     /// Whether the runtime answered when it was asked last.
     runtime_answers: bool,
+    /// What it last answered, and when.
+    last_answer: Option<(RuntimeStatus, Instant)>,
     /// The connection is new, and the node has not been published over it.
     unheard: bool,
 }
@@ -169,7 +175,7 @@ impl Reporter {
             }
             self.stored = Some((node, now));
         }
-        if ready {
+        if ready && self.runtime_answers {
             heartbeat.check_period
         } else {
             CHECK_PERIOD_NOT_READY
@@ -189,6 +195,20 @@ impl Reporter {
             self.shared.runtime_back.send_modify(|count| *count += 1);
         }
         self.runtime_answers = status.is_ok();
+        let now = self.shared.doors.clock.now();
+        let status = match (status, &self.last_answer) {
+            (Ok(status), _) => {
+                self.last_answer = Some((status.clone(), now));
+                Ok(status)
+            }
+            // One call that fails is no news: the runtime may be busy, or be restarted.
+            (Err(_), Some((last, at)))
+                if now.saturating_duration_since(*at) < RUNTIME_SILENCE_LIMIT =>
+            {
+                Ok(last.clone())
+            }
+            (Err(error), _) => Err(error),
+        };
         RuntimeHealth {
             version: self.version.clone(),
             status,

@@ -8,10 +8,11 @@ use swiftlet_model::events::{
 };
 use swiftlet_model::ids::{ContainerId, ContainerName, SandboxId};
 use swiftlet_model::runtime::{
-    ContainerState, ContainerStatus, RuntimeError, SandboxState, SandboxStatus,
+    ContainerState, ContainerStatus, RuntimeError, RuntimePod, SandboxState, SandboxStatus,
 };
 
 use crate::images::{ImageError, Present, is_of_image};
+use crate::kuberuntime::actions::policy::may_restart;
 use crate::kuberuntime::backoff;
 use crate::kuberuntime::config::host_network;
 use crate::kuberuntime::execute::{Answer, CreateError, MadeContainer, StartPermit};
@@ -19,20 +20,20 @@ use crate::kuberuntime::hash::spec_hash;
 use crate::kuberuntime::sandbox::SandboxError;
 use crate::pod_worker::Worker;
 use crate::pod_worker::lanes::Lane;
+use crate::pod_worker::view::RUN_ERROR;
 use crate::status::containers::Waiting;
 use crate::timeline::TimelinePhase;
 
 impl Worker {
     pub(super) fn answer(&mut self, lane: Lane, answer: Answer) {
         let now = self.now();
+        if answer.worked() {
+            self.lanes.worked(&lane);
+        }
         match answer {
             Answer::Cancelled => self.hook_cancelled(&lane),
             Answer::Hook(result) => self.hook_answer(&lane, result),
-            Answer::Queried(Ok(found)) => {
-                self.lanes.worked(&lane);
-                self.view
-                    .queried(found, self.shared.doors.clock.timestamp());
-            }
+            Answer::Queried(Ok(found)) => self.queried(found),
             Answer::Queried(Err(error)) => {
                 self.view.stale = true;
                 self.failed(lane, &error, now);
@@ -50,10 +51,9 @@ impl Worker {
                 self.tell(None, EventKind::Warning, FAILED_MOUNT, error.to_string());
                 self.failed(lane, &error, now);
             }
-            Answer::Refreshed(Ok(())) => {
-                self.lanes.worked(&lane);
-                self.refresh_later(now);
-            }
+            Answer::Refreshed(Ok(())) => self.refresh_later(now),
+            Answer::Configured(name, Ok(early)) => drop(self.view.early.insert(name, *early)),
+            Answer::Configured(_, Err(error)) => self.failed(lane, &error, now),
             Answer::Hosts(ips, result) => self.hosts_answer(ips, result, now),
             Answer::Refreshed(Err(error)) => {
                 self.view.refresh = true;
@@ -106,7 +106,6 @@ impl Worker {
             Ok(image) => {
                 self.view.waiting.remove(name.as_str());
                 self.view.images.insert(name.clone(), image);
-                self.lanes.worked(&lane);
             }
             Err(error) => {
                 self.wait_because(name.clone(), error.reason(), error.to_string());
@@ -152,7 +151,7 @@ impl Worker {
         let at = self.shared.doors.clock.timestamp();
         match result {
             Ok(id) => {
-                self.lanes.worked(&lane);
+                self.view.sandbox_hung = false;
                 self.record(TimelinePhase::SandboxUp, None, at);
                 self.view.pod.sandboxes.insert(
                     0,
@@ -169,6 +168,7 @@ impl Worker {
             Err(error) => {
                 let text = format!("Failed to create pod sandbox: {error}");
                 self.tell(None, EventKind::Warning, FAILED_CREATE_POD_SANDBOX, text);
+                self.view.sandbox_hung = error.is_timeout();
                 // It may exist, or its name may be taken: look first, and take the next number if
                 // it is not there.
                 if error.may_exist() {
@@ -216,7 +216,6 @@ impl Worker {
         let name = ContainerName::from(made.container.name.as_str());
         match result {
             Ok((id, permit)) => {
-                self.lanes.worked(&lane);
                 self.view.waiting.remove(name.as_str());
                 // The next start asks for the image again: it may be gone, or must be pulled anew.
                 self.view.images.remove(&name);
@@ -264,22 +263,60 @@ impl Worker {
     fn done_answer(&mut self, lane: Lane, result: Result<(), RuntimeError>, now: Instant) {
         if let Err(error) = result {
             if let Lane::Start(name) = &lane {
-                let text = format!("Error: {error}");
-                self.tell(Some(name.as_str()), EventKind::Warning, FAILED, text);
+                self.wait_because(name.clone(), RUN_ERROR, error.to_string());
             }
             // The effect may have happened.
             self.view.stale = true;
             self.failed(lane, &error, now);
             return;
         }
-        self.lanes.worked(&lane);
         match lane {
             Lane::Start(name) => self.started_answer(&name),
             Lane::Stop(id, _) => self.view.stopped_container(&id, now),
             Lane::Remove(id) => self.view.remove_container(&id),
             Lane::StopSandbox(id) => self.view.stopped_sandbox(&id, now),
             Lane::RemoveSandbox(id) => self.view.remove_sandbox(&id),
-            _ => {}
+            _ => return,
+        }
+        self.forget_gone();
+    }
+
+    fn queried(&mut self, found: RuntimePod) {
+        let at = self.shared.doors.clock.timestamp();
+        self.view.queried(found, at);
+        self.forget_gone();
+        self.forget_final_starts();
+    }
+
+    /// Failures of calls about what is gone need not be remembered.
+    fn forget_gone(&mut self) {
+        let pod = &self.view.pod;
+        self.lanes.forget(|lane| {
+            let container = lane.container();
+            let sandbox = lane.sandbox();
+            container.is_some_and(|id| !pod.containers.iter().any(|one| one.id == *id))
+                || sandbox.is_some_and(|id| !pod.sandboxes.iter().any(|one| one.id == *id))
+        });
+    }
+
+    /// Of a container that is not started again a start that has failed is its end, and is shown
+    /// as that.
+    fn forget_final_starts(&mut self) {
+        let Some(spec) = &self.order.pod.spec else {
+            return;
+        };
+        let init = spec.init_containers.iter().flatten();
+        let lasting = spec.containers.iter().chain(init);
+        let lasting = lasting.filter(|one| !may_restart(spec, one));
+        let debug = spec.ephemeral_containers.iter().flatten();
+        let names = lasting.map(|one| &one.name);
+        for name in names.chain(debug.map(|one| &one.name)) {
+            let newest = self.view.history.newest(name);
+            let is_over = newest.is_some_and(|one| one.state == ContainerState::Exited);
+            let failed = |one: &Waiting| one.reason == RUN_ERROR;
+            if is_over && self.view.waiting.get(name).is_some_and(failed) {
+                self.view.waiting.remove(name);
+            }
         }
     }
 

@@ -26,7 +26,11 @@ impl Worker {
 
     /// Ends the pod if its time is over; true if it is.
     pub(super) fn deadline_pass(&mut self, now: Instant) -> bool {
-        if self.active_deadline(now).is_none_or(|at| now < at) {
+        let Some(at) = self.active_deadline(now) else {
+            return false;
+        };
+        if now < at {
+            self.look.at(at);
             return false;
         }
         self.tell(

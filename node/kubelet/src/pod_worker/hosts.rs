@@ -40,10 +40,7 @@ impl Worker {
         now: Instant,
     ) {
         match result {
-            Ok(()) => {
-                self.lanes.worked(&Lane::Hosts);
-                self.view.hosts = Some(ips);
-            }
+            Ok(()) => self.view.hosts = Some(ips),
             Err(error) => {
                 self.tell(None, EventKind::Warning, FAILED_MOUNT, error.to_string());
                 tracing::warn!(pod = %self.key, %error, "the table of hosts was not written");

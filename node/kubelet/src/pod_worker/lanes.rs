@@ -11,6 +11,7 @@ use futures::{FutureExt, StreamExt};
 use swiftlet_model::ids::{ContainerId, ContainerName, SandboxId};
 
 use crate::kuberuntime::execute::Answer;
+use crate::pod_worker::look::Look;
 use crate::prober::schedule::ProbeKey;
 
 /// A call that a worker makes.
@@ -30,6 +31,8 @@ pub(crate) enum Lane {
     Image(ContainerName, String),
     /// Make the sandbox.
     Sandbox,
+    /// Put a container's configuration together while the sandbox is made.
+    Configure(ContainerName),
     /// Ask for the sandbox's addresses.
     Address(SandboxId),
     /// Create a container.
@@ -67,6 +70,28 @@ pub(crate) enum Lane {
 }
 
 impl Lane {
+    /// The container that it is about, if it names one by id.
+    pub(crate) fn container(&self) -> Option<&ContainerId> {
+        match self {
+            Self::PostStart(id)
+            | Self::PreStop(id)
+            | Self::Stop(id, _)
+            | Self::Remove(id)
+            | Self::Record(id)
+            | Self::Limits(id) => Some(id),
+            Self::Probe(key) => Some(&key.id),
+            _ => None,
+        }
+    }
+
+    /// The sandbox that it is about, if it names one by id.
+    pub(crate) fn sandbox(&self) -> Option<&SandboxId> {
+        match self {
+            Self::Address(id) | Self::StopSandbox(id) | Self::RemoveSandbox(id) => Some(id),
+            _ => None,
+        }
+    }
+
     /// Whether it changes what the runtime would answer to a query by adding or removing things.
     fn changes_runtime(&self) -> bool {
         matches!(
@@ -80,18 +105,20 @@ impl Lane {
         )
     }
 
-    /// Whether it makes something that a terminating pod must not have.
+    /// Whether it makes something in which a process may run: no sandbox is stopped meanwhile.
     fn makes(&self) -> bool {
         matches!(
             self,
-            Self::Cgroup
-                | Self::Volumes
-                | Self::Refresh
-                | Self::Hosts
-                | Self::Image(..)
-                | Self::Sandbox
-                | Self::Create(_)
-                | Self::Start(_)
+            Self::Cgroup | Self::Sandbox | Self::Create(_) | Self::Start(_)
+        )
+    }
+
+    /// Whether it makes something on the node that must be removed again. It may hang on a disk or
+    /// a mount, for which nothing of the runtime waits.
+    fn prepares(&self) -> bool {
+        matches!(
+            self,
+            Self::Volumes | Self::Refresh | Self::Hosts | Self::Configure(_) | Self::Image(..)
         )
     }
 }
@@ -108,12 +135,28 @@ pub(crate) struct Lanes {
     calls: FuturesUnordered<BoxFuture<'static, (Lane, Answer)>>,
     busy: HashSet<Lane>,
     retries: HashMap<Lane, Retry>,
+    look: Look,
 }
 
 impl Lanes {
-    /// Whether a call may be made now.
-    pub(crate) fn is_free(&self, lane: &Lane, now: Instant) -> bool {
-        !self.busy.contains(lane) && !self.waits(lane, now)
+    /// Whether a call may be made now. If it must wait after a failure, the worker looks again then.
+    pub(crate) fn is_free(&mut self, lane: &Lane, now: Instant) -> bool {
+        if self.busy.contains(lane) {
+            return false;
+        }
+        let retry = self.retries.get(lane).map(|retry| retry.not_before);
+        match retry.filter(|at| now < *at) {
+            Some(at) => {
+                self.look.at(at);
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// When a call may be made that was asked for since the last time this was called.
+    pub(crate) fn take_look(&mut self) -> Look {
+        std::mem::take(&mut self.look)
     }
 
     /// Whether the lane waits after a failure.
@@ -175,13 +218,9 @@ impl Lanes {
         }
     }
 
-    /// When the next waiting lane is due.
-    pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
-        self.retries
-            .values()
-            .map(|retry| retry.not_before)
-            .filter(|at| *at > now)
-            .min()
+    /// Forgets the failures of calls that will not be made any more.
+    pub(crate) fn forget(&mut self, which: impl Fn(&Lane) -> bool) {
+        self.retries.retain(|lane, _| !which(lane));
     }
 
     pub(crate) fn is_busy(&self, lane: &Lane) -> bool {
@@ -193,12 +232,59 @@ impl Lanes {
         !self.busy.iter().any(Lane::changes_runtime)
     }
 
-    /// Whether something is being made.
+    /// Whether something is being made in which a process may run.
     pub(crate) fn is_making(&self) -> bool {
         self.busy.iter().any(Lane::makes)
     }
 
+    /// Whether something is being made on the node.
+    pub(crate) fn is_preparing(&self) -> bool {
+        self.busy.iter().any(Lane::prepares)
+    }
+
     pub(crate) fn any_busy(&self, which: impl Fn(&Lane) -> bool) -> bool {
         self.busy.iter().any(which)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kuberuntime::backoff;
+
+    #[test]
+    fn who_asks_for_a_call_that_must_wait_looks_again_when_it_may_be_made() {
+        let (mut lanes, now) = (Lanes::default(), Instant::now());
+        let ms = Duration::from_millis;
+        lanes.failed(Lane::Query, now, backoff::retry);
+        lanes.failed(Lane::Cgroup, now, backoff::retry);
+        assert!(!lanes.is_free(&Lane::Query, now + ms(99)));
+        // The time may be over before anybody begins to wait: it is not lost.
+        assert_eq!(lanes.take_look().next(), Some(now + ms(100)));
+        assert!(lanes.is_free(&Lane::Query, now + ms(100)));
+        assert_eq!(
+            lanes.take_look().next(),
+            None,
+            "nobody asked for the cgroup"
+        );
+    }
+
+    #[test]
+    fn failures_of_calls_about_what_is_gone_are_forgotten() {
+        let (mut lanes, now) = (Lanes::default(), Instant::now());
+        let lane = Lane::Stop("c1".into(), 0);
+        lanes.failed(lane.clone(), now, backoff::retry);
+        lanes.failed(Lane::Query, now, backoff::retry);
+        let gone = ContainerId::from("c1");
+        lanes.forget(|lane| lane.container() == Some(&gone));
+        assert!(lanes.is_free(&lane, now) && !lanes.is_free(&Lane::Query, now));
+    }
+
+    #[test]
+    fn what_hangs_on_a_disk_keeps_no_sandbox() {
+        let runtime = [Lane::Cgroup, Lane::Sandbox, Lane::Create("a".into())];
+        assert!(runtime.iter().all(|lane| lane.makes() && !lane.prepares()));
+        let node = [Lane::Volumes, Lane::Refresh, Lane::Hosts];
+        assert!(node.iter().all(|lane| !lane.makes() && lane.prepares()));
     }
 }

@@ -7,9 +7,9 @@ use swiftlet_model::runtime::SandboxState;
 
 use crate::kuberuntime::config::grace_period_s;
 use crate::pod_worker::lanes::Lane;
-use crate::pod_worker::phase::Cause;
+use crate::pod_worker::phase::{Cause, Phase};
 use crate::pod_worker::queue::{Order, Wish};
-use crate::pod_worker::{ECHO_LIMIT, GRACE_MIN, Worker};
+use crate::pod_worker::{GRACE_MIN, Worker};
 use crate::timeline::TimelinePhase;
 use crate::volumes::shows_change;
 
@@ -26,7 +26,12 @@ impl Worker {
             let waits = |lane: &Lane| {
                 matches!(
                     lane,
-                    Lane::PodGone | Lane::Volumes | Lane::Create(_) | Lane::Refresh
+                    Lane::PodGone
+                        | Lane::Volumes
+                        | Lane::Sandbox
+                        | Lane::Configure(_)
+                        | Lane::Create(_)
+                        | Lane::Refresh
                 )
             };
             self.lanes.hurry(waits, now);
@@ -34,14 +39,23 @@ impl Worker {
             self.view.refresh |= self.tell_lacking();
         }
         if self.order.referenced != before.referenced {
-            let names_it =
-                |lane: &Lane| matches!(lane, Lane::Create(_) | Lane::Volumes | Lane::Image(..));
+            let names_it = |lane: &Lane| {
+                matches!(
+                    lane,
+                    Lane::Create(_)
+                        | Lane::Configure(_)
+                        | Lane::Volumes
+                        | Lane::Image(..)
+                        | Lane::Sandbox
+                )
+            };
             self.lanes.hurry(names_it, now);
+            self.view.early.clear();
             self.view.refresh = true;
         }
         if self.order.reconcile != before.reconcile {
             let shown = self.order.pod.status.clone().unwrap_or_default();
-            self.publisher.overwritten(&shown, now, ECHO_LIMIT);
+            self.publisher.overwritten(shown);
         }
         if self.order.anew != before.anew {
             let shown = self.order.pod.status.clone().unwrap_or_default();
@@ -66,6 +80,10 @@ impl Worker {
             Wish::Vanish => {
                 self.end(Cause::Vanished, now + self.grace());
             }
+        }
+        // The weakest cause: why it ends stays, only the deadline comes nearer.
+        if let (Some(end), Phase::Terminating(_)) = (self.order.end_by, self.phase) {
+            self.end(Cause::Rejected, end);
         }
     }
 

@@ -53,11 +53,8 @@ impl Worker {
             self.view.schedule.begun(&key, now);
             self.probe(key);
         }
-    }
-
-    /// When the next probe is to be made.
-    pub(super) fn probe_due(&self) -> Option<Instant> {
-        self.open_probes().map(|(_, due)| due).min()
+        let next = self.open_probes().map(|(_, due)| due).min();
+        self.look.maybe(next);
     }
 
     /// Probes that can be made: the last answer is there, and the pod's address is known.

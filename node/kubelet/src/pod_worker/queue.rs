@@ -2,6 +2,7 @@
 //! are too many of them the worker is told to ask the runtime instead.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::lifecycle::PodLifecycleEvent;
@@ -30,6 +31,8 @@ pub(crate) struct Order {
     pub(crate) anew: u64,
     /// Grows when ConfigMaps or Secrets changed that the pod names.
     pub(crate) referenced: u64,
+    /// A pod that ends has no longer than this: the node must be rid of it.
+    pub(crate) end_by: Option<Instant>,
 }
 
 /// What is wanted of a pod.
@@ -65,7 +68,7 @@ pub(crate) struct Inbox {
 #[derive(Debug)]
 pub(crate) enum Mail {
     Hint(PodLifecycleEvent),
-    Order(Order),
+    Order(Box<Order>),
 }
 
 /// A mailbox with its first order in it.
@@ -78,6 +81,7 @@ pub(crate) fn mailbox(pod: Arc<Pod>, wish: Wish) -> (Mailbox, Inbox) {
         reconcile: 0,
         anew: 0,
         referenced: 0,
+        end_by: None,
     };
     let (orders, orders_out) = watch::channel(order);
     let (hints, hints_out) = mpsc::channel(HINTS_MAX);
@@ -94,6 +98,11 @@ impl Mailbox {
     /// Changes the order; one that the worker has not seen yet is replaced.
     pub(crate) fn tell(&self, change: impl FnOnce(&mut Order)) {
         self.orders.send_modify(change);
+    }
+
+    /// What is wanted of the pod, as it was told last.
+    pub(crate) fn wish(&self) -> Wish {
+        self.orders.borrow().wish.clone()
     }
 
     /// Passes a hint on.
@@ -116,7 +125,7 @@ impl Inbox {
             biased;
             Some(event) = self.hints.recv() => Some(Mail::Hint(event)),
             changed = self.orders.changed() => {
-                changed.ok().map(|()| Mail::Order(self.order()))
+                changed.ok().map(|()| Mail::Order(Box::new(self.order())))
             }
         }
     }

@@ -51,11 +51,6 @@ impl Resizing {
         self.open |= self.resize.is_wanted(pod) || self.resize.pending.is_some();
     }
 
-    /// When a change that failed is tried again.
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.again.filter(|_| self.open)
-    }
-
     /// Waits for what may change the pod's resources: others leave, if it waits for that, or CPUs
     /// are shared out anew.
     pub(super) async fn news(&mut self) {
@@ -76,16 +71,13 @@ impl Worker {
         self.resizing.resize.allocated_pod(self.pod())
     }
 
-    /// The container with what it is promised, and the CPUs on which it shall run; it is being made
-    /// with these.
-    pub(super) fn promise_to(&mut self, mut container: Container) -> (Container, String) {
+    /// The container with what it is promised, and the CPUs on which it shall run.
+    pub(super) fn promised_to(&self, mut container: Container) -> (Container, String) {
         let cpuset = self.shared.cpus.cpuset(&self.key.uid, &container.name);
         let pod = self.promised_pod();
         if let Some(promised) = container_of(&pod, &container.name) {
             container.resources.clone_from(&promised.resources);
         }
-        let resize = &mut self.resizing.resize;
-        resize.launched(&container.name, cpuset.clone());
         (container, cpuset)
     }
 
@@ -97,7 +89,11 @@ impl Worker {
 
     /// Promises what is asked for if it can be, and takes the next step towards what is promised.
     pub(super) fn resize_pass(&mut self, now: Instant) {
-        if !self.resizing.open || self.resizing.again.is_some_and(|at| at > now) {
+        if !self.resizing.open {
+            return;
+        }
+        if let Some(at) = self.resizing.again.filter(|at| *at > now) {
+            self.look.at(at);
             return;
         }
         self.resizing.again = None;

@@ -21,6 +21,7 @@ impl Worker {
             return;
         }
         let now = self.now();
+        self.publisher.repair(now);
         if let Some(status) = self.status() {
             self.publisher.want(status, now);
         }
@@ -28,6 +29,7 @@ impl Worker {
             let call = execute::publish(&self.shared, self.key.clone(), status, urgent);
             self.lanes.launch(Lane::Publish, call);
         }
+        self.look.maybe(self.publisher.due());
     }
 
     /// Where an ended container's last words are.

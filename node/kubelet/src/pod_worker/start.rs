@@ -5,13 +5,14 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Container;
 use swiftlet_model::events::{BACK_OFF, EventKind, FAILED, FAILED_MOUNT};
-use swiftlet_model::ids::{ContainerId, ContainerName, PodUid};
+use swiftlet_model::ids::{ContainerId, ContainerName, PodUid, SandboxId};
 use swiftlet_model::runtime::SandboxConfig;
 
 use crate::cgroups::{cgroup_path, qos_class};
 use crate::images::{Present, is_failed_pull};
 use crate::kuberuntime::actions::{ContainerStart, as_container, ready_sandbox};
 use crate::kuberuntime::config::{SandboxInputs, host_network, sandbox_config};
+use crate::kuberuntime::early::configured;
 use crate::kuberuntime::env::{EnvFacts, needs_pod_ip};
 use crate::kuberuntime::execute::{self, CreateCall, MadeContainer};
 use crate::pod_worker::Worker;
@@ -23,7 +24,8 @@ impl Worker {
         if self.view.cgroup.is_some() && self.lanes.is_free(&Lane::Sandbox, now) {
             let config = self.sandbox_config(attempt);
             let (pod, ending) = (Arc::clone(self.pod()), self.ending.clone());
-            let call = execute::sandbox(&self.shared, pod, config, ending);
+            let hung = self.view.sandbox_hung;
+            let call = execute::sandbox(&self.shared, pod, config, hung, ending);
             self.lanes.launch(Lane::Sandbox, call);
         }
     }
@@ -46,13 +48,37 @@ impl Worker {
     /// containers that come first.
     pub(super) fn prefetch(&mut self, now: Instant) {
         self.volumes_pass(now);
-        let spec = self.pod().spec.clone().unwrap_or_default();
-        let first: Vec<Container> = match spec.init_containers.unwrap_or_default().first() {
-            Some(init) => vec![init.clone()],
-            None => spec.containers,
-        };
-        for container in &first {
+        let pod = Arc::clone(self.pod());
+        let Some(spec) = &pod.spec else { return };
+        let init = spec.init_containers.as_deref().unwrap_or_default();
+        let first = init.get(..1).unwrap_or(&spec.containers);
+        for container in first {
             self.image_pass(container, now);
+            self.configure_pass(container, now);
+        }
+    }
+
+    /// Puts a container's configuration together, if it does not need the pod's address.
+    fn configure_pass(&mut self, container: &Container, now: Instant) {
+        let name = ContainerName::from(container.name.as_str());
+        let known = self.view.early.contains_key(&name);
+        let waits = self.pod_ips().is_empty() && needs_pod_ip(container);
+        let lane = Lane::Configure(name.clone());
+        if known || waits || self.view.volumes.is_none() || self.image_of(container).is_none() {
+            return;
+        }
+        if self.lanes.is_free(&lane, now) {
+            let start = ContainerStart {
+                attempt: self.view.history.next_attempt(name.as_str()),
+                name,
+                sandbox: SandboxId::from(""),
+                created: None,
+                after: None,
+            };
+            if let Some(call) = self.create_call(&start, container.clone(), None) {
+                let call = configured(&self.shared, call, self.ending.clone());
+                self.lanes.launch(lane, call);
+            }
         }
     }
 
@@ -81,6 +107,7 @@ impl Worker {
     /// Brings volumes up to date that show what may change.
     pub(super) fn refresh_pass(&mut self, now: Instant) {
         let is_due = self.view.refresh_at.is_some_and(|at| at <= now);
+        self.look.maybe(self.view.refresh_at.filter(|_| !is_due));
         let needed = (self.view.refresh || is_due) && self.view.volumes.is_some();
         if needed && self.lanes.is_free(&Lane::Refresh, now) {
             self.view.refresh = false;
@@ -165,7 +192,8 @@ impl Worker {
             Lane::Create(start.name.clone()),
             Lane::Start(start.name.clone()),
         ];
-        if busy.iter().any(|lane| !self.lanes.is_free(lane, now)) {
+        let configures = self.lanes.is_busy(&Lane::Configure(start.name.clone()));
+        if configures || busy.iter().any(|lane| !self.lanes.is_free(lane, now)) {
             return;
         }
         if let Some(id) = &start.created {
@@ -177,16 +205,12 @@ impl Worker {
         }
         self.volumes_pass(now);
         self.image_pass(&container, now);
-        let Some(volumes) = self.view.volumes.clone() else {
-            return;
-        };
-        let pod_ips = self.pod_ips();
-        if pod_ips.is_empty() && needs_pod_ip(&container) {
+        if self.view.volumes.is_none() || self.image_of(&container).is_none() {
             return;
         }
-        let Some(image) = self.image_of(&container).cloned() else {
+        if self.pod_ips().is_empty() && needs_pod_ip(&container) {
             return;
-        };
+        }
         let target = match self.target(start) {
             Ok(target) => target,
             Err(message) => {
@@ -195,10 +219,31 @@ impl Worker {
                 return;
             }
         };
-        let (container, cpuset) = self.promise_to(container);
+        let Some(mut call) = self.create_call(start, container, target) else {
+            return;
+        };
+        // It is being made with these.
+        let resize = &mut self.resizing.resize;
+        resize.launched(start.name.as_str(), call.cpuset.clone());
+        let early = self.view.early.remove(&start.name);
+        call.config = early.and_then(|early| early.of(&call));
+        let call = execute::create(&self.shared, call, self.ending.clone());
+        self.lanes.launch(Lane::Create(start.name.clone()), call);
+    }
+
+    /// All that a container is made with, if its volumes and its image are there.
+    fn create_call(
+        &self,
+        start: &ContainerStart,
+        container: Container,
+        target: Option<ContainerId>,
+    ) -> Option<CreateCall> {
+        let volumes = self.view.volumes.clone()?;
+        let image = self.image_of(&container).cloned()?;
+        let (container, cpuset) = self.promised_to(container);
         let attempt = ready_sandbox(&self.view.pod).map_or(0, |sandbox| sandbox.attempt);
         let facts = self.shared.node.borrow().clone();
-        let call = CreateCall {
+        Some(CreateCall {
             pod: self.promised_pod(),
             cpuset,
             made: MadeContainer {
@@ -213,16 +258,16 @@ impl Worker {
             env: EnvFacts {
                 node_name: self.shared.node_name.clone(),
                 host_ips: facts.internal_ips.clone(),
-                pod_ips,
+                pod_ips: self.pod_ips(),
                 allocatable_cpu_milli: facts.allocatable().cpu_milli,
                 allocatable_memory_bytes: facts.allocatable().memory_bytes,
                 allocatable_ephemeral_storage_bytes: facts.capacity.ephemeral_storage_bytes,
             },
             memory_capacity_bytes: facts.capacity.memory_bytes,
             target,
-        };
-        let call = execute::create(&self.shared, call, self.ending.clone());
-        self.lanes.launch(Lane::Create(start.name.clone()), call);
+            round: self.order.referenced,
+            config: None,
+        })
     }
 
     /// The container whose processes an ephemeral container shall see, if it names one.

@@ -8,8 +8,10 @@
 use std::time::{Duration, Instant};
 
 use swiftlet_model::events::{EventKind, KILLING, SANDBOX_CHANGED};
+use swiftlet_model::ids::ContainerId;
 use swiftlet_model::runtime::ContainerState;
 
+use crate::housekeeping::logs::container_log;
 use crate::kuberuntime::actions::order::may_stop;
 use crate::kuberuntime::actions::{ContainerStop, PodActions};
 use crate::kuberuntime::config::grace_period_s;
@@ -48,13 +50,11 @@ impl Worker {
             self.stop_in_sync(stop, now);
         }
         for id in &actions.remove {
-            let lane = Lane::Remove(id.clone());
             // One that is being started is stopped first, once it is known to run.
             let name = self.view.container(id).map(|one| one.name.clone());
             let starts = name.is_some_and(|name| self.lanes.is_busy(&Lane::Start(name)));
-            if !starts && self.lanes.is_free(&lane, now) {
-                self.lanes
-                    .launch(lane, execute::remove(&self.shared, id.clone()));
+            if !starts {
+                self.remove_container(id, now);
             }
         }
         for id in &actions.remove_sandboxes {
@@ -73,6 +73,21 @@ impl Worker {
                 self.stop_sandbox(id.clone(), now);
             }
         }
+    }
+
+    /// Removes a container that does not run, with its log.
+    pub(super) fn remove_container(&mut self, id: &ContainerId, now: Instant) {
+        let lane = Lane::Remove(id.clone());
+        if !self.lanes.is_free(&lane, now) {
+            return;
+        }
+        let Some(record) = self.view.container(id) else {
+            return;
+        };
+        let (name, attempt) = (record.name.clone(), record.attempt);
+        let log = container_log(&self.shared.log_root, &self.key, name.as_str(), attempt);
+        let call = execute::remove(&self.shared, id.clone(), log);
+        self.lanes.launch(lane, call);
     }
 
     /// The pod's own grace period.
@@ -94,6 +109,7 @@ impl Worker {
         let stopping = self.stopping(stop, deadline);
         let left = stopping.deadline.saturating_duration_since(now);
         if !left.is_zero() && (self.pre_stop_runs(stop, left) || !self.is_its_turn(stop)) {
+            self.look.at(stopping.deadline);
             return;
         }
         let lane = Lane::Stop(stop.id.clone(), stopping.round);

@@ -13,6 +13,7 @@ use crate::pod_worker::Worker;
 use crate::pod_worker::hooks::POST_START_ERROR;
 use crate::pod_worker::lanes::Lane;
 use crate::pod_worker::phase::Cause;
+use crate::pod_worker::view::RUN_ERROR;
 use crate::status::containers::Waiting;
 
 impl Worker {
@@ -22,6 +23,7 @@ impl Worker {
             return;
         }
         self.record_pass(now);
+        // After `now`: what is left of a wait is then never counted too long.
         let timestamp = self.shared.doors.clock.timestamp();
         self.hook_pass(now);
         let actions = compute_pod_actions(
@@ -37,7 +39,7 @@ impl Worker {
             self.end(Cause::Completed, now + self.grace());
             return;
         }
-        self.back_off(&actions.backing_off);
+        self.back_off(&actions.backing_off, now);
         self.cgroup_pass(now);
         self.resize_pass(now);
         if self.view.is_living() {
@@ -84,6 +86,8 @@ impl Worker {
                 self.lanes.launch(lane, call);
             }
         }
+        // Those that are asked for now are told by their answers.
+        self.look.maybe(self.view.record_after(now));
     }
 
     fn cgroup_pass(&mut self, now: Instant) {
@@ -109,9 +113,11 @@ impl Worker {
         }
     }
 
-    fn back_off(&mut self, all: &[BackingOff]) {
+    fn back_off(&mut self, all: &[BackingOff], now: Instant) {
         for back in all {
+            self.look.at(now + back.left);
             let name = back.name.as_str();
+            self.forget_failed_start(name);
             if self
                 .view
                 .backing_off
@@ -132,6 +138,14 @@ impl Worker {
             self.tell(Some(name), EventKind::Warning, BACK_OFF, message);
         }
         self.view.backing_off = all.to_vec();
+    }
+
+    /// Once it has been shown that a start has failed, the wait for the next one is shown.
+    fn forget_failed_start(&mut self, name: &str) {
+        let failed = |one: &Waiting| one.reason == RUN_ERROR;
+        if self.view.waiting.get(name).is_some_and(failed) && self.publisher.is_settled() {
+            self.view.waiting.remove(name);
+        }
     }
 
     pub(super) fn tell(

@@ -9,11 +9,12 @@ use crate::kuberuntime::actions::ContainerStop;
 use crate::kuberuntime::execute;
 use crate::pod_worker::Worker;
 use crate::pod_worker::lanes::Lane;
-use crate::pod_worker::phase::{Cause, Ending, Step};
+use crate::pod_worker::phase::{Cause, Ending, Phase, Step};
 
 impl Worker {
     /// Stops containers, then sandboxes. Nothing is started here; what is being made is waited for,
-    /// since dropping a call does not undo it.
+    /// since dropping a call does not undo it: the sandboxes wait for what may run in them, and the
+    /// end for all of it.
     pub(super) fn terminating_pass(&mut self, ending: Ending) {
         let now = self.now();
         self.view.backing_off.clear();
@@ -37,7 +38,8 @@ impl Worker {
             .sandboxes()
             .iter()
             .all(|id| self.view.stopped.contains(id));
-        if all_stopped && !self.lanes.any_busy(stopping) && self.view.has_all_records() {
+        let busy = self.lanes.is_preparing() || self.lanes.any_busy(stopping);
+        if all_stopped && !busy && self.view.has_all_records() {
             self.step(Step::Stopped);
         }
     }
@@ -71,8 +73,14 @@ impl Worker {
         }
         self.record_pass(now);
         self.clean_node(ending.cause.is_leaving(), now);
-        if !ending.cause.is_leaving() {
-            // Its records stay for status and logs until it is deleted.
+        self.count_dead();
+        if !ending.cause.is_leaving() && !self.cleaned.reclaiming {
+            // Its records stay for status and logs until it is deleted, or the disk is full.
+            return;
+        }
+        if !ending.cause.is_leaving() && !self.view.pod.containers.is_empty() {
+            // Its logs are still there, and go with its containers.
+            self.remove_containers(now);
             return;
         }
         for id in self.sandboxes() {
@@ -83,20 +91,33 @@ impl Worker {
             }
         }
         if self.view.pod.sandboxes.is_empty() {
-            self.remove_strays(now);
+            // Those whose sandbox is gone.
+            self.remove_containers(now);
         }
         let clean = self.cleaned.volumes
             && self.cleaned.logs
             && self.cleaned.cgroup
             && self.view.pod.sandboxes.is_empty()
             && self.view.pod.containers.is_empty();
-        if !clean {
+        if !clean || !ending.cause.is_leaving() {
             return;
         }
         match ending.cause {
             Cause::Deleted if !self.cleaned.said => self.say_gone(now),
             _ => self.step(Step::Gone),
         }
+    }
+
+    /// The disk is full: of a pod that has ended the runtime keeps nothing any more.
+    pub(super) fn begin_reclaim(&mut self) {
+        self.cleaned.reclaiming |= matches!(self.phase, Phase::Terminated(_));
+    }
+
+    /// Lets the node know whether the runtime keeps something of this pod, which has ended.
+    fn count_dead(&self) {
+        let held = &self.view.pod;
+        let is_there = !held.sandboxes.is_empty() || !held.containers.is_empty();
+        self.shared.keeper.dead.note(&self.key.uid, is_there);
     }
 
     /// `logs`: they go too. As long as the pod can be asked for its logs, they stay.
@@ -113,8 +134,8 @@ impl Worker {
         }
     }
 
-    /// Containers whose sandbox is gone.
-    fn remove_strays(&mut self, now: Instant) {
+    /// All containers, one by one.
+    fn remove_containers(&mut self, now: Instant) {
         let all: Vec<_> = self
             .view
             .pod
@@ -123,10 +144,7 @@ impl Worker {
             .map(|one| one.id.clone())
             .collect();
         for id in all {
-            let lane = Lane::Remove(id.clone());
-            if self.lanes.is_free(&lane, now) {
-                self.lanes.launch(lane, execute::remove(&self.shared, id));
-            }
+            self.remove_container(&id, now);
         }
     }
 

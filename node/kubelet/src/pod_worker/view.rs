@@ -15,6 +15,7 @@ use swiftlet_model::runtime::{
 
 use crate::images::Present;
 use crate::kuberuntime::actions::BackingOff;
+use crate::kuberuntime::early::Early;
 use crate::kuberuntime::history::History;
 use crate::pod_worker::stop::Stopping;
 use crate::pod_worker::view::records::RecordWanted;
@@ -23,6 +24,10 @@ use crate::prober::schedule::Schedule;
 use crate::status::containers::Waiting;
 
 mod records;
+
+/// `state.waiting.reason` of a container that the runtime could not start (`ErrRunContainer` in
+/// `pkg/kubelet/container/sync_result.go`).
+pub(crate) const RUN_ERROR: &str = "RunContainerError";
 
 /// What a worker knows.
 pub(crate) struct View {
@@ -36,6 +41,8 @@ pub(crate) struct View {
     pub(crate) stale: bool,
     /// Sandboxes that have been stopped: their network is released.
     pub(crate) stopped: HashSet<SandboxId>,
+    /// The last try to make a sandbox was not answered in time.
+    pub(crate) sandbox_hung: bool,
     /// The pod's cgroup.
     pub(crate) cgroup: Option<String>,
     /// Where the volumes lie.
@@ -48,6 +55,8 @@ pub(crate) struct View {
     pub(crate) hosts: Option<Vec<String>>,
     /// Images that are there for the next start of a container.
     pub(crate) images: HashMap<ContainerName, Present>,
+    /// Configurations of containers, made while the sandbox was.
+    pub(crate) early: HashMap<ContainerName, Early>,
     /// Why containers do not start.
     pub(crate) waiting: BTreeMap<String, Waiting>,
     /// Containers in their crash loop, as the last pass saw them.
@@ -72,12 +81,14 @@ impl View {
             known: false,
             stale: false,
             stopped: HashSet::new(),
+            sandbox_hung: false,
             cgroup: None,
             volumes: None,
             refresh: false,
             refresh_at: None,
             hosts: None,
             images: HashMap::new(),
+            early: HashMap::new(),
             waiting: BTreeMap::new(),
             backing_off: Vec::new(),
             stopping: HashMap::new(),
@@ -109,8 +120,22 @@ impl View {
         found.pod = self.pod.pod.clone();
         self.pod = found;
         self.absorb();
+        self.forget_failed_starts();
+        let held = |id: &SandboxId| self.pod.sandboxes.iter().any(|one| one.id == *id);
+        self.stopped.retain(held);
         self.history.settle(&self.pod, now);
         self.known = true;
+    }
+
+    /// A start that has failed may have worked all the same.
+    fn forget_failed_starts(&mut self) {
+        let all = self.pod.containers.iter();
+        for one in all.filter(|one| one.state == ContainerState::Running) {
+            let failed = self.waiting.get(one.name.as_str());
+            if failed.is_some_and(|waiting| waiting.reason == RUN_ERROR) {
+                self.waiting.remove(one.name.as_str());
+            }
+        }
     }
 
     /// Ends that nobody has seen: what the containers left behind must still be read.
@@ -181,6 +206,7 @@ impl View {
     /// A sandbox is gone, and its containers with it.
     pub(crate) fn remove_sandbox(&mut self, id: &SandboxId) {
         self.pod.sandboxes.retain(|one| one.id != *id);
+        self.stopped.remove(id);
         let gone = self.pod.containers.iter().filter(|one| one.sandbox == *id);
         let gone: Vec<_> = gone.map(|one| one.id.clone()).collect();
         for container in gone {

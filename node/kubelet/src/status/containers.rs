@@ -103,7 +103,7 @@ fn status(container: &Container, role: Role, facts: &ContainerFacts<'_>) -> ApiS
     status.container_id = Some(full_id(record, facts)).filter(|id| !id.is_empty());
     status.last_state = previous.and_then(|one| terminated(one, facts));
     resources(container, &mut status);
-    match record.state {
+    match shown_state(record) {
         // Until its postStart hook is over a container is still being made.
         ContainerState::Running if facts.history.is_starting(&record.id) => {
             let creating = || state_waiting("ContainerCreating", None);
@@ -138,6 +138,16 @@ fn status(container: &Container, role: Role, facts: &ContainerFacts<'_>) -> ApiS
         }
     }
     status
+}
+
+/// The state to show. Of an end whose record the runtime has not told yet nothing is known: the
+/// container is shown as before, for the instant until it is told.
+fn shown_state(record: &ContainerStatus) -> ContainerState {
+    match (&record.state, &record.exit, record.started_at) {
+        (ContainerState::Exited, None, Some(_)) => ContainerState::Running,
+        (ContainerState::Exited, None, None) => ContainerState::Created,
+        (state, ..) => state.clone(),
+    }
 }
 
 /// How a running container is. An init container that ends is never ready while it runs.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodStatus};
+use k8s_openapi::api::core::v1::{HostIP, Pod, PodIP, PodSpec, PodStatus};
 use swiftlet_model::runtime::RuntimePod;
 
 use crate::admission::Rejection;
@@ -52,7 +52,9 @@ pub struct StatusFacts<'a> {
 
 /// The pod's status.
 pub fn generate(facts: &StatusFacts<'_>) -> PodStatus {
-    let qos_class = Some(qos_class(facts.pod).as_str().to_owned());
+    // A pod never changes its class.
+    let known = facts.previous.qos_class.clone();
+    let qos_class = known.or_else(|| Some(qos_class(facts.pod).as_str().to_owned()));
     if let Some(rejection) = facts.rejection {
         return PodStatus {
             phase: Some(PodPhase::Failed.as_str().to_owned()),
@@ -133,9 +135,9 @@ fn guarded_phase(facts: &StatusFacts<'_>, lists: &Lists) -> PodPhase {
     if facts.ended && facts.failure.is_some() {
         return PodPhase::Failed;
     }
-    let spec = facts.pod.spec.clone().unwrap_or_default();
+    let nothing = PodSpec::default();
     let phase = phase(
-        &spec,
+        facts.pod.spec.as_ref().unwrap_or(&nothing),
         RestartPolicy::of(facts.pod),
         &lists.init,
         &lists.mains,

@@ -18,6 +18,8 @@ const ORDINARY_IN_FLIGHT_MAX: usize = 16;
 /// How long an ordinary change waits for the next one. A pod that starts within this time is
 /// published once, Running and Ready.
 pub const ORDINARY_DELAY: Duration = Duration::from_millis(200);
+/// A pod's own statuses come back from the API within this time.
+const ECHO_LIMIT: Duration = Duration::from_secs(10);
 
 /// The node's two lanes to the control plane.
 #[derive(Clone, Debug)]
@@ -56,6 +58,8 @@ pub(crate) struct Publisher {
     not_before: Option<Instant>,
     /// When the API last acknowledged something.
     acknowledged_at: Option<Instant>,
+    /// What came back from the API last, if it is not what was stored last.
+    seen: Option<PodStatus>,
 }
 
 impl Publisher {
@@ -70,6 +74,7 @@ impl Publisher {
             failures: 0,
             not_before: None,
             acknowledged_at: None,
+            seen: None,
         }
     }
 
@@ -108,7 +113,8 @@ impl Publisher {
     pub(crate) fn due(&self) -> Option<Instant> {
         let waits = self.wanted.is_some() && !self.in_flight;
         let ordinary = self.since + ORDINARY_DELAY;
-        waits.then(|| self.not_before.map_or(ordinary, |at| at.max(ordinary)))
+        let send = waits.then(|| self.not_before.map_or(ordinary, |at| at.max(ordinary)));
+        send.into_iter().chain(self.repair_at()).min()
     }
 
     /// The control plane has stored it, or refused it for good.
@@ -131,6 +137,7 @@ impl Publisher {
         let newest = self.newest().clone();
         self.lost = self.in_flight;
         self.not_before = None;
+        self.seen = None;
         self.wanted = (newest != shown || self.in_flight).then_some(newest);
         self.since = now;
         self.shown = shown;
@@ -149,20 +156,97 @@ impl Publisher {
         self.not_before = None;
     }
 
-    /// The API shows another status than the one that was stored. Changes that this publisher
-    /// itself made come back as well; those are told apart by `settled`, the age of its last own
-    /// change.
-    pub(crate) fn overwritten(&mut self, shown: &PodStatus, now: Instant, settled: Duration) {
-        let own = self.acknowledged_at.is_some_and(|at| now < at + settled);
-        if !self.in_flight && !own && *shown != self.shown {
+    /// The API shows this status. It is an own one that comes back, or someone else's: what differs
+    /// once the last own one must have come back is not ours.
+    pub(crate) fn overwritten(&mut self, shown: PodStatus) {
+        self.seen = (self.in_flight || shown != self.shown).then_some(shown);
+    }
+
+    /// Wants the own status again where someone else's stands.
+    pub(crate) fn repair(&mut self, now: Instant) {
+        if self.in_flight || self.repair_at().is_some_and(|at| now < at) {
+            return;
+        }
+        if let Some(seen) = self.seen.take().filter(|seen| *seen != self.shown) {
             let wanted = self.newest().clone();
-            self.shown = shown.clone();
+            self.shown = seen;
             self.want(wanted, now);
         }
+    }
+
+    /// When [`Self::repair`] may have something, if that is not now.
+    fn repair_at(&self) -> Option<Instant> {
+        let waits = !self.in_flight && self.seen.is_some();
+        self.acknowledged_at
+            .filter(|_| waits)
+            .map(|at| at + ECHO_LIMIT)
     }
 
     /// Whether everything has been stored.
     pub(crate) fn is_settled(&self) -> bool {
         self.wanted.is_none() && !self.in_flight
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saying(message: &str) -> PodStatus {
+        PodStatus {
+            message: Some(message.to_owned()),
+            ..PodStatus::default()
+        }
+    }
+
+    /// A publisher whose status `own` has just been stored.
+    fn stored(now: Instant) -> Publisher {
+        let mut publisher = Publisher::new(PodStatus::default(), now);
+        publisher.want(saying("own"), now);
+        let later = now + ORDINARY_DELAY;
+        let (status, _) = publisher.take(later).expect("it is due");
+        publisher.acknowledged(status, now);
+        publisher
+    }
+
+    #[test]
+    fn what_someone_else_wrote_right_after_an_own_status_is_repaired() {
+        let now = Instant::now();
+        let mut publisher = stored(now);
+        publisher.overwritten(saying("foreign"));
+        publisher.repair(now);
+        assert!(
+            publisher.is_settled(),
+            "it may be an own one that comes back"
+        );
+        assert_eq!(publisher.due(), Some(now + ECHO_LIMIT));
+        publisher.repair(now + ECHO_LIMIT);
+        let (again, _) = publisher
+            .take(now + ECHO_LIMIT + ORDINARY_DELAY)
+            .expect("repaired");
+        assert_eq!(again, saying("own"));
+    }
+
+    #[test]
+    fn an_own_status_that_comes_back_changes_nothing() {
+        let now = Instant::now();
+        let mut publisher = stored(now);
+        publisher.overwritten(saying("older"));
+        publisher.overwritten(saying("own"));
+        publisher.repair(now + ECHO_LIMIT);
+        assert!(publisher.is_settled());
+        assert_eq!(publisher.due(), None);
+    }
+
+    #[test]
+    fn an_own_status_that_comes_back_before_it_is_acknowledged_changes_nothing() {
+        let now = Instant::now();
+        let mut publisher = stored(now);
+        publisher.want(saying("newer"), now);
+        let (status, _) = publisher.take(now + ORDINARY_DELAY).expect("it is due");
+        publisher.overwritten(saying("newer"));
+        publisher.acknowledged(status, now);
+        publisher.repair(now + ECHO_LIMIT);
+        assert!(publisher.is_settled());
     }
 }

@@ -21,6 +21,8 @@ use crate::status::generate::{StatusFacts, generate};
 enum Is {
     Running,
     Ended(i32),
+    /// It was stopped, and the runtime has not told yet how it ended.
+    Stopped,
 }
 
 #[derive(Default)]
@@ -65,6 +67,7 @@ impl Scene {
         for (name, is) in &self.records {
             let (state, exit) = match is {
                 Is::Running => (ContainerState::Running, None),
+                Is::Stopped => (ContainerState::Exited, None),
                 Is::Ended(code) => (
                     ContainerState::Exited,
                     Some(ContainerExit {
@@ -323,4 +326,12 @@ fn an_ephemeral_container_is_shown_and_counts_for_nothing() {
     let debug = &status.ephemeral_container_statuses.unwrap()[0];
     assert_eq!((debug.ready, debug.started), (false, None));
     assert_eq!(state(debug), "Error");
+}
+
+#[test]
+fn an_end_that_the_runtime_has_not_told_yet_is_not_shown_with_a_made_up_exit_code() {
+    let status = Scene::new(&[], &["a"]).with(&[("a", Is::Stopped)]).status();
+    let state = status.container_statuses.unwrap().remove(0).state.unwrap();
+    assert!(state.running.is_some() && state.terminated.is_none());
+    assert_eq!(status.phase.as_deref(), Some("Running"));
 }

@@ -12,6 +12,7 @@ use crate::admission::{NodeState, Rejection, Safety, Shortage, Verdict, admit, i
 use crate::eviction::disruption_target;
 use crate::keeper::Failure;
 use crate::pod_worker::queue::{PodFailure, Wish};
+use crate::resize::Resize;
 use crate::status::phase::PodPhase;
 
 impl SyncLoop {
@@ -81,12 +82,17 @@ impl SyncLoop {
         self.assign_cpus(pod)
     }
 
-    /// Ends a pod that shall run. One that ends already keeps its own reason.
+    /// Ends a pod that shall run. One that ends already keeps its own reason, but has no longer
+    /// than the node can give.
     pub(super) fn fail(&mut self, (uid, failure): Failure) {
+        let now = self.shared.doors.clock.now();
         if let Some(worker) = self.workers.get(&uid) {
             worker.mailbox.tell(|order| {
                 if order.wish == Wish::Run {
                     order.wish = Wish::Fail(failure);
+                } else if let Some(grace) = failure.grace {
+                    let end = now + grace;
+                    order.end_by = Some(order.end_by.map_or(end, |before| before.min(end)));
                 }
             });
         }
@@ -100,7 +106,9 @@ impl SyncLoop {
             .and_then(|status| status.phase.as_deref());
         let over = PodPhase::terminal(phase).is_some();
         if matches!(wish, Wish::Run | Wish::Fail(_) | Wish::Delete) && !over {
-            self.shared.keeper.take(Arc::clone(pod));
+            // Of a pod from before a restart, what it asks for beyond that is not promised yet.
+            let promised = Resize::new(pod).allocated_pod(pod);
+            self.shared.keeper.take(promised);
             // After a restart what it had is in the file; if that is lost, it gets others.
             self.shared.cpus.assign(pod).ok();
         }

@@ -21,6 +21,8 @@ pub(crate) struct Told {
     pub(crate) nodes: Vec<Node>,
     pub(crate) leases: usize,
     pub(crate) referenced: BTreeMap<ObjectRef, ReferencedData>,
+    /// Objects whose data was asked for, in order.
+    pub(crate) asked: Vec<ObjectRef>,
     pub(crate) connected: bool,
     /// It was connected at any time since the kubelet started.
     pub(crate) reached: bool,
@@ -122,7 +124,8 @@ impl ControlPlane for FakeControlPlane {
         &'a self,
         object: &'a ObjectRef,
     ) -> BoxFuture<'a, Result<Option<ReferencedData>, ControlPlaneError>> {
-        let told = self.told.lock().unwrap();
+        let mut told = self.told.lock().unwrap();
+        told.asked.push(object.clone());
         if told.silent {
             return std::future::pending().boxed();
         }
@@ -147,6 +150,7 @@ impl ControlPlane for FakeControlPlane {
         // Known from before, whether there is a connection now or not.
         let is_known = self.ever_connected();
         let told = self.told.lock().unwrap();
+        let is_known = is_known && (told.connected || !told.silent);
         let known = told.services.get(namespace).cloned();
         let answer = is_known.then(|| Arc::new(known.unwrap_or_default()));
         async move { answer.ok_or(ControlPlaneError::Disconnected) }.boxed()

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use swiftlet_model::lifecycle::PodTracker;
 use swiftlet_model::runtime::LinuxResources;
 use swiftlet_model::volumes::{PodFiles, SubPath, VolumeError, VolumeUsage, Volumes};
 
+use crate::cpu_manager::Cpu;
 use crate::testing::logs::FakeLogs;
 use crate::testing::probes::FakeProbes;
 use crate::testing::stats::{FakeCheckpoints, FakeShutdown, FakeStats};
@@ -24,18 +26,22 @@ use crate::testing::stats::{FakeCheckpoints, FakeShutdown, FakeStats};
 #[derive(Debug)]
 pub(crate) struct TestClock {
     start: tokio::time::Instant,
+    /// How often it was looked at.
+    pub(crate) looks: AtomicUsize,
 }
 
 impl TestClock {
     pub(crate) fn new() -> Self {
         Self {
             start: tokio::time::Instant::now(),
+            looks: AtomicUsize::new(0),
         }
     }
 }
 
 impl Clock for TestClock {
     fn now(&self) -> Instant {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         tokio::time::Instant::now().into_std()
     }
 
@@ -52,6 +58,10 @@ pub(crate) struct FakeNode {
     pub(crate) cgroups: Mutex<BTreeSet<PodUid>>,
     pub(crate) tracked: Mutex<BTreeSet<PodUid>>,
     pub(crate) logs: Mutex<BTreeSet<PodUid>>,
+    /// The machine's CPUs, if the kubelet gives them out one by one.
+    pub(crate) cpus: Mutex<Vec<Cpu>>,
+    /// Volumes are never made, nor brought up to date.
+    pub(crate) volumes_hang: Mutex<bool>,
     /// How often volumes were brought up to date.
     pub(crate) refreshes: Mutex<usize>,
     /// How long the volumes' tokens are good.
@@ -81,12 +91,34 @@ pub(crate) struct FakeNode {
     /// `cpu.shares` of the burstable class, and limits of all pods, as written last.
     pub(crate) class_shares: Mutex<Option<i64>>,
     pub(crate) all_pods_limits: Mutex<Option<LinuxResources>>,
+    /// How often writing either of these fails before it works.
+    pub(crate) root_failures: Mutex<usize>,
 }
 
 impl FakeNode {
     pub(crate) fn is_clean(&self, uid: &PodUid) -> bool {
         let has = |set: &Mutex<BTreeSet<PodUid>>| set.lock().unwrap().contains(uid);
         !has(&self.volumes) && !has(&self.cgroups) && !has(&self.tracked)
+    }
+
+    async fn hang_volumes(&self) {
+        let hangs = *self.volumes_hang.lock().unwrap();
+        if hangs {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn fail_root(&self) -> Result<(), CgroupError> {
+        let mut failures = self.root_failures.lock().unwrap();
+        let Some(left) = failures.checked_sub(1) else {
+            return Ok(());
+        };
+        *failures = left;
+        Err(CgroupError {
+            path: "kubepods".to_owned(),
+            operation: "write",
+            cause: "busy".to_owned(),
+        })
     }
 }
 
@@ -106,6 +138,7 @@ impl Volumes for FakeNode {
         pod: &'a Arc<Pod>,
     ) -> BoxFuture<'a, Result<BTreeMap<String, PathBuf>, VolumeError>> {
         async move {
+            self.hang_volumes().await;
             let uid = PodKey::of(pod).uid;
             self.logs.lock().unwrap().insert(uid.clone());
             self.volumes.lock().unwrap().insert(uid);
@@ -124,6 +157,7 @@ impl Volumes for FakeNode {
 
     fn refresh<'a>(&'a self, _pod: &'a Arc<Pod>) -> BoxFuture<'a, Result<(), VolumeError>> {
         async {
+            self.hang_volumes().await;
             *self.refreshes.lock().unwrap() += 1;
             *self.lacking.lock().unwrap() = None;
             Ok(())
@@ -280,6 +314,7 @@ impl Cgroups for FakeNode {
         resources: &'a LinuxResources,
     ) -> BoxFuture<'a, Result<(), CgroupError>> {
         async move {
+            self.fail_root()?;
             *self.all_pods_limits.lock().unwrap() = Some(resources.clone());
             Ok(())
         }
@@ -293,6 +328,7 @@ impl Cgroups for FakeNode {
     ) -> BoxFuture<'_, Result<(), CgroupError>> {
         async move {
             assert_eq!(qos, QosClass::Burstable);
+            self.fail_root()?;
             *self.class_shares.lock().unwrap() = Some(cpu_shares);
             Ok(())
         }

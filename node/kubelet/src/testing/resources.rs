@@ -220,6 +220,11 @@ async fn when_the_machine_is_switched_off_critical_pods_end_last() {
     let (web, mut dns) = (pod("web"), pod("dns"));
     dns.spec.as_mut().unwrap().priority = Some(2_000_000_000);
     let stand = with(&[&web, &dns]).await;
+    {
+        let mut state = stand.runtime.state.lock().unwrap();
+        state.moments.clear();
+        state.stop_takes.insert("main".into(), Duration::from_secs(5));
+    }
     let shutdown = &stand.node.shutdown;
     assert_eq!(
         *shutdown.delay.lock().unwrap(),
@@ -236,12 +241,13 @@ async fn when_the_machine_is_switched_off_critical_pods_end_last() {
         assert_eq!(status.phase.as_deref(), Some("Failed"));
         assert_eq!(status.reason.as_deref(), Some("Terminated"));
     }
-    let calls = stand.runtime.calls();
-    let stops: Vec<_> = calls
-        .iter()
-        .filter(|call| call.starts_with("stop "))
-        .collect();
-    assert!(stops.len() >= 2, "{calls:?}");
+    let moments = stand.runtime.state.lock().unwrap().moments.clone();
+    let stops = moments.iter().filter(|one| one.stop.is_some());
+    let stops: Vec<_> = stops.map(|one| (one.pod.as_str(), one.at)).collect();
+    let [("web", first), ("dns", last)] = stops[..] else {
+        panic!("{stops:?}");
+    };
+    assert!(last - first >= Duration::from_secs(5), "the other one had ended");
     assert!(
         *shutdown.released.lock().unwrap(),
         "the machine need not wait any longer"

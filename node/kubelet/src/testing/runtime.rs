@@ -12,7 +12,7 @@ use swiftlet_model::ids::{ContainerId, PodUid, SandboxId};
 use swiftlet_model::runtime::{
     ContainerConfig, ContainerState, ContainerStatus, ExecOutput, Image, ImageAuth,
     ImageFilesystem, LinuxResources, Runtime, RuntimeError, RuntimePod, RuntimeStatus,
-    RuntimeVersion, SandboxConfig, SandboxState, SandboxStatus, labels,
+    RuntimeVersion, SandboxConfig, SandboxState, SandboxStatus,
 };
 
 use crate::testing::node::TestClock;
@@ -75,6 +75,20 @@ impl FakeRuntime {
         };
         end(container, code, at);
         true
+    }
+
+    /// Waits this long at most for a container's end, which another call may bring about.
+    async fn until_ended(&self, id: &ContainerId, limit: Duration) {
+        let end = tokio::time::Instant::now() + limit;
+        let runs = || {
+            let state = self.state.lock().unwrap();
+            let mut all = state.containers.iter();
+            all.any(|one| one.id == *id && one.state == ContainerState::Running)
+        };
+        while tokio::time::Instant::now() < end && runs() {
+            let second = tokio::time::Instant::now() + Duration::from_secs(1);
+            tokio::time::sleep_until(second.min(end)).await;
+        }
     }
 
     /// Runs `effect` after the delay, unless a fault says otherwise.
@@ -156,7 +170,21 @@ impl Runtime for FakeRuntime {
         deadline: Deadline,
     ) -> BoxFuture<'a, Result<SandboxId, RuntimeError>> {
         let left = deadline.0.saturating_duration_since(self.clock.now());
-        self.state.lock().unwrap().sandbox_limits.push(left);
+        let hangs = {
+            let mut state = self.state.lock().unwrap();
+            state.sandbox_limits.push(left);
+            state.sandbox_hangs.contains(&config.pod.uid)
+        };
+        if hangs {
+            return async move {
+                tokio::time::sleep(left).await;
+                Err(RuntimeError::Timeout {
+                    call: "fake",
+                    limit_ms: 1,
+                })
+            }
+            .boxed();
+        }
         let name = format!("run_sandbox {}", config.attempt);
         self.call(name, |state, at| {
             let taken = |one: &SandboxStatus| {
@@ -222,44 +250,8 @@ impl Runtime for FakeRuntime {
         _pod: &'a SandboxConfig,
     ) -> BoxFuture<'a, Result<ContainerId, RuntimeError>> {
         let name = format!("create {} {}", container.name, container.attempt);
-        self.call(name, |state, at| {
-            let ready =
-                |one: &&SandboxStatus| one.id == *sandbox && one.state == SandboxState::Ready;
-            if state.sandboxes.iter().find(ready).is_none() {
-                return Err(not_found(sandbox.as_str()));
-            }
-            let taken = |one: &ContainerStatus| {
-                one.sandbox == *sandbox
-                    && one.name == container.name
-                    && one.attempt == container.attempt
-            };
-            if state.containers.iter().any(taken) {
-                let message = "reserved".to_owned();
-                return Err(RuntimeError::AlreadyExists {
-                    call: "fake",
-                    message,
-                });
-            }
-            let mounts = container.mounts.clone();
-            state.mounts.insert(container.name.to_string(), mounts);
-            let hash = container.annotations.get(labels::CONTAINER_HASH);
-            let id = ContainerId::from(state.id("c"));
-            state.containers.push(ContainerStatus {
-                id: id.clone(),
-                name: container.name.clone(),
-                sandbox: sandbox.clone(),
-                attempt: container.attempt,
-                state: ContainerState::Created,
-                created_at: at,
-                started_at: None,
-                exit: None,
-                image: container.image.clone(),
-                image_id: "sha256:1".into(),
-                spec_hash: hash.and_then(|hash| u64::from_str_radix(hash, 16).ok()),
-            });
-            Ok(id)
-        })
-        .boxed()
+        self.call(name, |state, at| state.create(sandbox, container, at))
+            .boxed()
     }
 
     fn start_container<'a>(
@@ -273,18 +265,8 @@ impl Runtime for FakeRuntime {
             *state.begun.entry(owner).or_default() += 1;
         }
         drop(state);
-        self.call(format!("start {id}"), |state, at| {
-            state.starts += 1;
-            let found = state.containers.iter_mut().find(|one| one.id == *id);
-            let container = found.ok_or_else(|| not_found(id.as_str()))?;
-            if container.state == ContainerState::Created {
-                container.state = ContainerState::Running;
-                container.started_at = Some(at);
-                state.note(id, None);
-            }
-            Ok(())
-        })
-        .boxed()
+        self.call(format!("start {id}"), |state, at| state.start(id, at))
+            .boxed()
     }
 
     fn stop_container<'a>(
@@ -299,10 +281,16 @@ impl Runtime for FakeRuntime {
             let takes = name.and_then(|one| state.stop_takes.get(one.name.as_str()));
             let code = state.stop_code.unwrap_or(143);
             let takes = takes.copied().unwrap_or_default();
+            let owner = name.and_then(|one| state.owner.get(&one.sandbox));
+            if owner.is_some() && owner == state.unstoppable.as_ref() {
+                let message = "it does not stop".to_owned();
+                let call = "fake";
+                return async { Err(RuntimeError::Refused { call, message }) }.boxed();
+            }
             (takes, if takes > grace { 137 } else { code })
         };
         async move {
-            tokio::time::sleep(takes.min(grace)).await;
+            self.until_ended(id, takes.min(grace)).await;
             let call = format!("stop {id} {}", grace.as_secs());
             let stopped = self.call(call, |state, at| {
                 let found = state.containers.iter_mut().find(|one| one.id == *id);
@@ -480,7 +468,11 @@ impl Runtime for FakeRuntime {
     }
 
     fn image_filesystem(&self) -> BoxFuture<'_, Result<Option<ImageFilesystem>, RuntimeError>> {
-        let place = self.state.lock().unwrap().image_filesystem.clone();
+        let state = self.state.lock().unwrap();
+        if state.image_filesystem_hangs {
+            return std::future::pending().boxed();
+        }
+        let place = state.image_filesystem.clone();
         async { Ok(place) }.boxed()
     }
 }

@@ -18,7 +18,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::eviction::Signal;
+use crate::cpu_manager::{Cpu, CpuManagerOptions, CpuPolicy, CpuSet};
+use crate::eviction::{Signal, Value};
 use crate::node_shutdown::ShutdownOptions;
 use crate::node_status::Amount;
 use crate::testing::control_plane::FakeControlPlane;
@@ -40,8 +41,7 @@ pub(crate) struct Stand {
     lifecycle: mpsc::Sender<PodLifecycleEvent>,
     shutdown: CancellationToken,
     task: JoinHandle<KubeletReport>,
-    /// Kept open: the facts may change.
-    _facts: watch::Sender<NodeFacts>,
+    pub(crate) facts: watch::Sender<NodeFacts>,
 }
 
 impl Stand {
@@ -50,6 +50,29 @@ impl Stand {
         let runtime = Arc::new(FakeRuntime::new(Duration::from_millis(10)));
         let control_plane = Arc::new(FakeControlPlane::new());
         let (node, clock) = (Arc::new(FakeNode::default()), Arc::new(TestClock::new()));
+        Self::over(runtime, control_plane, node, clock).await
+    }
+
+    /// A kubelet that gives out these four CPUs one by one.
+    pub(crate) async fn with_static_cpus() -> Self {
+        let runtime = Arc::new(FakeRuntime::new(Duration::from_millis(10)));
+        let control_plane = Arc::new(FakeControlPlane::new());
+        let (node, clock) = (Arc::new(FakeNode::default()), Arc::new(TestClock::new()));
+        let cpu = |id| Cpu {
+            id,
+            core: id,
+            socket: 0,
+        };
+        *node.cpus.lock().unwrap() = (0..4).map(cpu).collect();
+        Self::over(runtime, control_plane, node, clock).await
+    }
+
+    async fn over(
+        runtime: Arc<FakeRuntime>,
+        control_plane: Arc<FakeControlPlane>,
+        node: Arc<FakeNode>,
+        clock: Arc<TestClock>,
+    ) -> Self {
         let stand = Self::start(runtime, control_plane, node, clock);
         stand.turn(Duration::from_millis(1)).await;
         stand.send(ControlPlaneEvent::Pods(Vec::new())).await;
@@ -85,6 +108,7 @@ impl Stand {
                 ..Amount::default()
             },
             pods_max: 10,
+            cpus: node.cpus.lock().unwrap().clone(),
             ..NodeFacts::default()
         });
         let options = KubeletOptions {
@@ -96,7 +120,7 @@ impl Stand {
                 cluster_domain: "cluster.local".into(),
                 ..PodSettings::default()
             },
-            resources: resources(),
+            resources: resources(&node),
             log_root: PathBuf::from("/logs"),
             timeline: Timeline::default(),
         };
@@ -128,7 +152,7 @@ impl Stand {
             lifecycle,
             shutdown,
             task,
-            _facts: facts,
+            facts,
         }
     }
 
@@ -266,14 +290,28 @@ pub(crate) fn pod(uid: &str) -> Pod {
     }
 }
 
-/// What the node keeps free. Images are left out: their own collector is looked at by other tests.
-fn resources() -> ResourceOptions {
+/// What the node keeps free. Of images inodes alone: their own collector is looked at by other
+/// tests.
+fn resources(node: &FakeNode) -> ResourceOptions {
     let seconds = Duration::from_secs;
+    let cpu_manager = if node.cpus.lock().unwrap().is_empty() {
+        CpuManagerOptions::default()
+    } else {
+        CpuManagerOptions {
+            policy: CpuPolicy::Static,
+            reserved: CpuSet([0].into()),
+        }
+    };
     let mut options = ResourceOptions {
+        cpu_manager,
         shutdown: ShutdownOptions::two_groups(seconds(30), seconds(10)),
         ..ResourceOptions::default()
     };
-    let thresholds = &mut options.eviction.thresholds;
-    thresholds.retain(|one| one.signal != Signal::ImagefsAvailable);
+    for one in &mut options.eviction.thresholds {
+        if one.signal == Signal::ImagefsAvailable {
+            one.signal = Signal::ImagefsInodesFree;
+            one.value = Value::Amount(1);
+        }
+    }
     options
 }

@@ -128,6 +128,33 @@ async fn a_changed_file_is_a_new_pod_that_starts_when_nothing_of_the_old_one_is_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_static_pod_that_is_taken_away_and_put_back_runs_again() {
+    let stand = Stand::new().await;
+    let etcd = static_pod("h1");
+    files(&stand, &[&etcd]).await;
+    stand.seconds(2).await;
+    let slow = std::time::Duration::from_secs(5);
+    let takes = |takes| {
+        let mut state = stand.runtime.state.lock().unwrap();
+        state.stop_takes.insert("main".into(), takes);
+    };
+    takes(slow);
+    files(&stand, &[]).await;
+    stand.seconds(1).await;
+    files(&stand, &[&etcd]).await;
+    stand.seconds(60).await;
+    assert_eq!(running(&stand), ["h1"]);
+    let first = stand.runtime.container("main").id;
+    // And once more, so that nothing of the first time is remembered.
+    files(&stand, &[]).await;
+    stand.seconds(1).await;
+    files(&stand, &[&etcd]).await;
+    stand.seconds(60).await;
+    assert_eq!(running(&stand), ["h1"]);
+    assert_ne!(stand.runtime.container("main").id, first);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_pods_of_the_control_plane_outlive_a_reboot_without_it() {
     let stand = Stand::new().await;
     let (kept, deleted) = (pod("kept"), pod("deleted"));

@@ -119,6 +119,8 @@ impl NodeStats for FakeStats {
 #[derive(Debug, Default)]
 pub(crate) struct FakeCheckpoints {
     pub(crate) all: Mutex<BTreeMap<String, Vec<u8>>>,
+    /// The disk is full.
+    pub(crate) full: Mutex<bool>,
 }
 
 impl Checkpoints for FakeCheckpoints {
@@ -135,6 +137,12 @@ impl Checkpoints for FakeCheckpoints {
         content: &'a [u8],
     ) -> BoxFuture<'a, Result<(), CheckpointError>> {
         async move {
+            if *self.full.lock().unwrap() {
+                return Err(CheckpointError {
+                    name: name.to_owned(),
+                    cause: "no space left on device".to_owned(),
+                });
+            }
             let mut all = self.all.lock().unwrap();
             all.insert(name.to_owned(), content.to_vec());
             Ok(())

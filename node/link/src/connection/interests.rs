@@ -2,17 +2,21 @@
 //!
 //! ```text
 //!  ask ──▶ Waiting ──answer──▶ Known ──change──▶ Known …   until forgotten
+//!                               ▲                 │ nobody needs it
+//!                               └──────ask─────── Lingers ──LINGER, or it is gone──▶ forgotten
 //! ```
 //! The first question starts the interest; later ones are answered from here at once. After a
 //! reconnect all subjects are said again, and what is known stays in use meanwhile.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::Service;
 use swiftlet_model::control_plane::{ControlPlaneError, ObjectRef, RefKind};
 use swiftlet_proto::v1::{Interest, ReferencedObject, ServiceList, node_message};
+use tokio::time::Instant;
 
 use super::Done;
 use crate::data::data_of;
@@ -34,22 +38,67 @@ pub(crate) enum Ask {
     Services(String, Done<Arc<Vec<Service>>>),
 }
 
+impl Ask {
+    fn subject(&self) -> Subject {
+        match self {
+            Self::Object(object, _) => Subject::Object(object.clone()),
+            Self::Services(namespace, _) => Subject::Services(namespace.clone()),
+        }
+    }
+}
+
 /// The answer to a question, if there is one already.
 enum Answer<T> {
-    Waiting(Vec<Done<T>>),
+    Waiting {
+        /// What was known when it was asked for again.
+        before: Option<T>,
+        askers: Vec<Done<T>>,
+    },
     Known(T),
 }
 
 impl<T: Clone> Answer<T> {
+    fn none_yet() -> Self {
+        Self::Waiting {
+            before: None,
+            askers: Vec::new(),
+        }
+    }
+
+    /// The newest answer that has come.
+    fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Waiting { before, .. } => before.as_ref(),
+        }
+    }
+
+    /// What is known is asked for once more; those who ask now wait for it.
+    fn doubt(&mut self) {
+        if let Self::Known(before) = self {
+            let before = Some(before.clone());
+            let askers = Vec::new();
+            *self = Self::Waiting { before, askers };
+        }
+    }
+
+    fn refused(self, why: &str) {
+        if let Self::Waiting { askers, .. } = self {
+            for done in askers {
+                let _ = done.send(Err(ControlPlaneError::Refused(why.to_owned())));
+            }
+        }
+    }
+
     /// Takes the newest answer; says the one before, if there was one.
     fn set(&mut self, value: &T) -> Option<T> {
         match std::mem::replace(self, Self::Known(value.clone())) {
             Self::Known(before) => Some(before),
-            Self::Waiting(waiting) => {
-                for done in waiting {
+            Self::Waiting { before, askers } => {
+                for done in askers {
                     let _ = done.send(Ok(value.clone()));
                 }
-                None
+                before
             }
         }
     }
@@ -57,24 +106,34 @@ impl<T: Clone> Answer<T> {
     fn ask(&mut self, done: Done<T>) {
         match self {
             Self::Known(value) => drop(done.send(Ok(value.clone()))),
-            Self::Waiting(waiting) => waiting.push(done),
+            Self::Waiting { askers, .. } => askers.push(done),
         }
     }
 
     fn disconnected(&mut self) {
-        if let Self::Waiting(waiting) = self {
-            for done in waiting.drain(..) {
+        if let Self::Waiting { askers, .. } = self {
+            for done in askers.drain(..) {
                 let _ = done.send(Err(ControlPlaneError::Disconnected));
             }
         }
     }
 }
 
+/// How long what nobody needs any more is kept up to date: a pod that follows another one, as after
+/// each change of a Deployment, names the same things and starts without asking for them.
+pub(super) const LINGER: Duration = Duration::from_secs(30);
+
+/// Subjects that linger: a part of what the control plane takes from one node.
+const LINGERING_MAX: usize = 1024;
+
 /// All subjects. There are no more than the pods of the node name; the sync loop ends the interest
 /// when no pod names a subject any more.
 #[derive(Default)]
 pub(super) struct Interests {
     known: HashMap<Subject, Known>,
+    /// When those are forgotten that nobody needs; the time of the first one is kept apart.
+    lingering: HashMap<Subject, Instant>,
+    next_end: Option<Instant>,
 }
 
 enum Known {
@@ -89,17 +148,21 @@ impl Interests {
 
     /// Answers now or later; says which interest must be told to the control plane.
     pub(super) fn ask(&mut self, ask: Ask) -> Option<Subject> {
-        let subject = match &ask {
-            Ask::Object(object, _) => Subject::Object(object.clone()),
-            Ask::Services(namespace, _) => Subject::Services(namespace.clone()),
-        };
-        let is_new = !self.known.contains_key(&subject);
+        let subject = ask.subject();
+        self.lingering.remove(&subject);
+        let mut is_said = self.known.contains_key(&subject);
+        if let Some(Known::Object(answer @ Answer::Known(None))) = self.known.get_mut(&subject) {
+            // It may have been hidden from the node while none of its pods named it, and that ends
+            // without a word. The control plane answers an interest that it has already.
+            answer.doubt();
+            is_said = false;
+        }
         let known = self
             .known
             .entry(subject.clone())
             .or_insert_with(|| match &ask {
-                Ask::Object(..) => Known::Object(Answer::Waiting(Vec::new())),
-                Ask::Services(..) => Known::Services(Answer::Waiting(Vec::new())),
+                Ask::Object(..) => Known::Object(Answer::none_yet()),
+                Ask::Services(..) => Known::Services(Answer::none_yet()),
             });
         match (known, ask) {
             (Known::Object(answer), Ask::Object(_, done)) => answer.ask(done),
@@ -107,31 +170,68 @@ impl Interests {
             // A subject decides its kind of answer.
             _ => return None,
         }
-        is_new.then_some(subject)
+        (!is_said).then_some(subject)
     }
 
     /// Answers from what is known, while there is no connection.
     pub(super) fn answer_known(&mut self, ask: Ask) {
+        self.lingering.remove(&ask.subject());
         match ask {
             Ask::Object(object, done) => {
-                let known = self.known.get(&Subject::Object(object));
-                let _ = done.send(match known {
-                    Some(Known::Object(Answer::Known(value))) => Ok(value.clone()),
-                    _ => Err(ControlPlaneError::Disconnected),
-                });
+                let known = match self.known.get(&Subject::Object(object)) {
+                    Some(Known::Object(answer)) => answer.known().cloned(),
+                    _ => None,
+                };
+                let _ = done.send(known.ok_or(ControlPlaneError::Disconnected));
             }
             Ask::Services(namespace, done) => {
-                let known = self.known.get(&Subject::Services(namespace));
-                let _ = done.send(match known {
-                    Some(Known::Services(Answer::Known(value))) => Ok(value.clone()),
-                    _ => Err(ControlPlaneError::Disconnected),
-                });
+                let known = match self.known.get(&Subject::Services(namespace)) {
+                    Some(Known::Services(answer)) => answer.known().cloned(),
+                    _ => None,
+                };
+                let _ = done.send(known.ok_or(ControlPlaneError::Disconnected));
             }
         }
     }
 
-    pub(super) fn forget(&mut self, subject: &Subject) {
+    /// Nobody needs the subject any more. If it lingers that is all; otherwise its interest must be
+    /// ended. What is not there does not linger: the next pod that names it must be told whether
+    /// that is still so.
+    pub(super) fn forget(&mut self, subject: &Subject, now: Instant) -> bool {
+        let is_there = match self.known.get(subject) {
+            Some(Known::Object(answer)) => matches!(answer, Answer::Known(Some(_))),
+            Some(Known::Services(answer)) => matches!(answer, Answer::Known(_)),
+            None => false,
+        };
+        if !is_there || self.lingering.len() >= LINGERING_MAX {
+            self.end(subject);
+            return true;
+        }
+        let end = now + LINGER;
+        self.lingering.insert(subject.clone(), end);
+        self.next_end = Some(self.next_end.map_or(end, |before| before.min(end)));
+        false
+    }
+
+    fn end(&mut self, subject: &Subject) {
         self.known.remove(subject);
+        self.lingering.remove(subject);
+    }
+
+    /// When [`Self::ended`] has something to say, at the earliest.
+    pub(super) fn next_end(&self) -> Option<Instant> {
+        self.next_end
+    }
+
+    /// Forgets what has lingered long enough; these interests must be ended.
+    pub(super) fn ended(&mut self, now: Instant) -> Vec<Subject> {
+        let all = self.lingering.iter().filter(|(_, end)| **end <= now);
+        let all: Vec<Subject> = all.map(|(subject, _)| subject.clone()).collect();
+        for subject in &all {
+            self.end(subject);
+        }
+        self.next_end = self.lingering.values().min().copied();
+        all
     }
 
     /// Nobody waits for a connection that is gone. The interests stay: the next connection asks.
@@ -146,6 +246,10 @@ impl Interests {
 
     /// Keeps an object; answers its name if what pods see of it changed after the first time.
     pub(super) fn object(&mut self, object: ReferencedObject) -> Option<ObjectRef> {
+        if !object.refused_because.is_empty() {
+            self.refused(object);
+            return None;
+        }
         let kind = RefKind::of(&object.kind)?;
         // A copy, so that a small object does not keep a large network buffer.
         let json = object.object_json.as_deref().map(Bytes::copy_from_slice);
@@ -154,13 +258,41 @@ impl Interests {
             namespace: object.namespace,
             name: object.name,
         };
+        let subject = Subject::Object(name.clone());
+        if let (None, Some(end)) = (&json, self.lingering.get_mut(&subject)) {
+            // It is gone, or the node may not see it while none of its pods names it: the next pod
+            // must ask anew. The interest is ended with the next look.
+            *end = Instant::now();
+            self.next_end = Some(*end);
+            self.known.remove(&subject);
+            return None;
+        }
         // An answer to an interest that was given up meanwhile has no place.
-        let known = self.known.get_mut(&Subject::Object(name.clone()))?;
+        let known = self.known.get_mut(&subject)?;
         let Known::Object(answer) = known else {
             return None;
         };
         let before = answer.set(&json)?;
         (!is_same(kind, before.as_deref(), json.as_deref())).then_some(name)
+    }
+
+    /// The control plane keeps no such interest: who waits is told why, and the next question says
+    /// it anew.
+    fn refused(&mut self, object: ReferencedObject) {
+        let subject = match RefKind::of(&object.kind) {
+            Some(kind) => Subject::Object(ObjectRef {
+                kind,
+                namespace: object.namespace,
+                name: object.name,
+            }),
+            None => Subject::Services(object.namespace),
+        };
+        self.lingering.remove(&subject);
+        match self.known.remove(&subject) {
+            Some(Known::Object(answer)) => answer.refused(&object.refused_because),
+            Some(Known::Services(answer)) => answer.refused(&object.refused_because),
+            None => (),
+        }
     }
 
     /// Keeps the Services of a namespace. Containers read them at their start alone: no pod needs
@@ -208,106 +340,4 @@ pub(super) fn interest(subject: &Subject, wanted: bool) -> node_message::Message
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::FutureExt as _;
-    use tokio::sync::oneshot;
-
-    use super::*;
-
-    fn settings() -> ObjectRef {
-        ObjectRef {
-            kind: RefKind::ConfigMap,
-            namespace: "default".into(),
-            name: "settings".into(),
-        }
-    }
-
-    fn say(json: Option<&str>) -> ReferencedObject {
-        ReferencedObject {
-            kind: "ConfigMap".into(),
-            namespace: "default".into(),
-            name: "settings".into(),
-            object_json: json.map(|json| json.as_bytes().to_vec().into()),
-        }
-    }
-
-    #[test]
-    fn a_change_of_the_data_is_told_only_after_the_first_answer() {
-        let mut interests = Interests::default();
-        let (done, answer) = oneshot::channel();
-        let asked = interests.ask(Ask::Object(settings(), done));
-        assert_eq!(asked, Some(Subject::Object(settings())));
-        assert_eq!(interests.object(say(Some(r#"{"data":{"a":"1"}}"#))), None);
-        let first = answer.now_or_never().expect("answered").expect("sent");
-        assert!(first.expect("no error").is_some());
-        let with_version = r#"{"metadata":{"resourceVersion":"7"},"data":{"a":"1"}}"#;
-        assert_eq!(interests.object(say(Some(with_version))), None);
-        let changed = interests.object(say(Some(r#"{"data":{"a":"2"}}"#)));
-        assert_eq!(changed, Some(settings()));
-        assert_eq!(interests.object(say(None)), Some(settings()));
-    }
-
-    #[test]
-    fn the_interest_in_a_subject_is_said_once() {
-        let mut interests = Interests::default();
-        let mut asked = Vec::new();
-        let mut answers = Vec::new();
-        for _ in 0..3 {
-            let (done, answer) = oneshot::channel();
-            asked.push(
-                interests
-                    .ask(Ask::Services("default".into(), done))
-                    .is_some(),
-            );
-            answers.push(answer);
-        }
-        assert_eq!(asked, [true, false, false]);
-        interests.services(ServiceList {
-            namespace: "default".into(),
-            services_json: vec![r#"{"metadata":{"name":"web"}}"#.into(), "no JSON".into()],
-        });
-        for answer in answers {
-            let services = answer.now_or_never().expect("answered").expect("sent");
-            assert_eq!(services.expect("no error").len(), 1);
-        }
-        interests.forget(&Subject::Services("default".into()));
-        assert_eq!(interests.subjects().count(), 0);
-    }
-
-    #[test]
-    fn what_is_known_is_answered_without_a_connection_and_the_rest_fails_at_once() {
-        let mut interests = Interests::default();
-        let (done, _first) = oneshot::channel();
-        interests.ask(Ask::Object(settings(), done));
-        let (done, waiting) = oneshot::channel();
-        interests.ask(Ask::Services("default".into(), done));
-        interests.object(say(None));
-        interests.disconnected();
-        let lost = waiting.now_or_never().expect("answered").expect("sent");
-        assert!(matches!(lost, Err(ControlPlaneError::Disconnected)));
-        let (done, answer) = oneshot::channel();
-        interests.answer_known(Ask::Object(settings(), done));
-        let known = answer.now_or_never().expect("answered").expect("sent");
-        assert!(known.expect("no error").is_none());
-        let (done, answer) = oneshot::channel();
-        interests.answer_known(Ask::Services("other".into(), done));
-        assert!(
-            answer
-                .now_or_never()
-                .expect("answered")
-                .expect("sent")
-                .is_err()
-        );
-        // The next connection asks for both again.
-        assert_eq!(interests.subjects().count(), 2);
-    }
-
-    #[test]
-    fn other_kinds_than_config_maps_and_secrets_change_with_their_whole_object() {
-        let before = br#"{"status":{"phase":"Pending"}}"#.as_slice();
-        let after = br#"{"status":{"phase":"Bound"}}"#.as_slice();
-        let kind = RefKind::PersistentVolumeClaim;
-        assert!(!is_same(kind, Some(before), Some(after)));
-        assert!(is_same(RefKind::ConfigMap, Some(before), Some(after)));
-    }
-}
+mod tests;

@@ -51,4 +51,43 @@ async fn a_claim_leads_to_its_disk_once_it_is_bound_and_the_disk_stays() {
     assert_eq!(std::fs::metadata(disk.join("mine")).unwrap().gid(), 2000);
     fixture.tear_down().await;
     assert_eq!(std::fs::read_to_string(disk.join("mine")).unwrap(), "kept");
+    // The claim is named by the pod: who counts that ends its interest, and others may name it too.
+    let forgotten = fixture.table.forgotten.lock().unwrap();
+    let forgotten: Vec<_> = forgotten.iter().map(|one| (one.kind, &*one.name)).collect();
+    assert_eq!(forgotten, [(RefKind::PersistentVolume, "pv")]);
+}
+
+#[tokio::test]
+async fn a_disk_of_another_node_is_not_looked_for_here() {
+    let fixture = Fixture::new();
+    let disk = fixture.dir.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let table = &fixture.table;
+    let claim = json!({"metadata": {"uid": "7"}, "spec": {"volumeName": "pv"},
+        "status": {"phase": "Bound"}});
+    table.put_whole(RefKind::PersistentVolumeClaim, "mine", &claim);
+    let expression = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]});
+    let terms = json!([{"matchExpressions": [expression]}]);
+    let local = json!({"spec": {"local": {"path": disk}, "claimRef": {"uid": "7"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}});
+    table.put_whole(RefKind::PersistentVolume, "pv", &local);
+    let volume = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "mine"}}]);
+    for (name, is_here) in [("n2", false), ("n1", true)] {
+        let labels = json!({"kubernetes.io/hostname": name});
+        let node = json!({"metadata": {"name": name, "labels": labels}});
+        table.put_whole(RefKind::Node, name, &node);
+        let mut pod = (*pod(volume.clone(), None)).clone();
+        pod.spec.as_mut().unwrap().node_name = Some(name.to_owned());
+        let made = fixture.volumes.set_up(&Arc::new(pod)).await;
+        assert_eq!(made.is_ok(), is_here, "{made:?}");
+        if let Err(error) = made {
+            let words = "MountVolume.NodeAffinity check failed for volume \"data\" : \
+                         no matching NodeSelectorTerms";
+            assert_eq!(error.to_string(), words);
+        }
+    }
+    fixture.tear_down().await;
+    // The kubelet itself needs the node.
+    let forgotten = fixture.table.forgotten.lock().unwrap();
+    assert!(forgotten.iter().all(|one| one.kind != RefKind::Node));
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+mod alone;
 mod claims;
 mod pod_files;
 mod projected;
@@ -10,7 +11,9 @@ mod support;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::control_plane::RefKind;
 use swiftlet_model::ids::PodUid;
 use swiftlet_model::volumes::{VolumeError, Volumes as _};
@@ -145,6 +148,11 @@ async fn what_is_not_served_is_refused_by_name() {
         .tear_down(&PodUid::from("../.."), true)
         .await;
     assert!(escape.is_err());
+    let mut pod = Pod::default();
+    pod.metadata.uid = Some("../../x".into());
+    pod.metadata.name = Some("web".into());
+    assert!(fixture.volumes.set_up(&Arc::new(pod)).await.is_err());
+    assert!(!fixture.dir.path().join("x").exists());
 }
 
 #[tokio::test]
@@ -178,6 +186,24 @@ async fn logs_stay_until_they_are_to_go() {
     assert!(!places["disk"].exists());
     assert_eq!(read(&logs, "main/0.log"), "last words");
     fixture.tear_down().await;
+}
+
+#[tokio::test]
+async fn logs_from_before_this_program_started_are_found_and_known_ones_are_not_looked_for() {
+    let fixture = Fixture::new();
+    let disk = pod(serde_json::json!([]), None);
+    fixture.volumes.set_up(&disk).await.unwrap();
+    // Whatever else ends like this is not the pod's, whose name is known.
+    let other = fixture.dir.path().join(format!("logs/other_web_{UID}"));
+    std::fs::create_dir(&other).unwrap();
+    let pod = PodUid::from(UID);
+    fixture.volumes.tear_down(&pod, true).await.unwrap();
+    assert!(other.exists());
+    let logs = fixture.dir.path().join(format!("logs/default_web_{UID}"));
+    assert!(!logs.exists());
+    // Now it is a pod that nobody knows.
+    fixture.tear_down().await;
+    assert!(!other.exists());
 }
 
 #[tokio::test]

@@ -22,6 +22,12 @@ async fn the_table_of_hosts_is_there_before_its_content_and_is_changed_in_place(
         let written = fixture.volumes.hosts_file(&uid, content).await.unwrap();
         assert_eq!(std::fs::read_to_string(written).unwrap(), content);
     }
+    // A container may write there: it is not read as long as it is, and is as it was afterwards.
+    let large = std::fs::File::options().write(true).open(&path).unwrap();
+    large.set_len(1 << 40).unwrap();
+    let content = "10.0.0.8\tweb\n";
+    fixture.volumes.hosts_file(&uid, content).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
     fixture.volumes.set_up(&pod).await.unwrap();
     let found = std::fs::metadata(&path).unwrap();
     assert_eq!((found.ino(), found.mode() & 0o7777), (number, 0o644));

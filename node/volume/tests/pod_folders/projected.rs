@@ -14,7 +14,7 @@ use swiftlet_sys::mount;
 use crate::support::{Fixture, UID, pod, read};
 
 /// What admission gives to a pod that says nothing.
-fn api_access(expiration_s: i64) -> serde_json::Value {
+pub(crate) fn api_access(expiration_s: i64) -> serde_json::Value {
     json!([{"name": "access", "projected": {"defaultMode": 0o644, "sources": [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": expiration_s}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
@@ -24,7 +24,7 @@ fn api_access(expiration_s: i64) -> serde_json::Value {
     ]}}])
 }
 
-fn fixture(life_s: i64) -> Fixture {
+pub(crate) fn fixture(life_s: i64) -> Fixture {
     let fixture = Fixture::new();
     let ca = [("ca.crt", "-----BEGIN")];
     fixture

@@ -1,6 +1,6 @@
 //! Parts of volumes: bound where the pod cannot change them, and never outside.
 
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,9 +98,15 @@ const RACES: usize = 200;
 async fn a_link_that_is_swapped_in_never_leads_out() {
     let fixture = Fixture::new();
     let disk = disk(&fixture).await;
-    let outside = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(outside.path(), PermissionsExt::from_mode(0o700)).unwrap();
-    symlink(outside.path(), disk.join("link")).unwrap();
+    // Another device: by it a mount tells where it leads.
+    let outside = fixture.dir.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    mount::tmpfs(&outside, None, 0o700).unwrap();
+    for race in 0..RACES {
+        // What is there already would be found without being made.
+        std::fs::create_dir(outside.join(race.to_string())).unwrap();
+    }
+    symlink(&outside, disk.join("link")).unwrap();
     std::fs::create_dir(disk.join("real")).unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let (swap_over, folder) = (Arc::clone(&over), disk.clone());
@@ -115,16 +121,23 @@ async fn a_link_that_is_swapped_in_never_leads_out() {
         }
     });
     let inside = std::fs::metadata(&disk).unwrap().dev();
-    for race in 0..RACES {
-        if let Ok(place) = part(&fixture, &disk, &format!("x/{race}")).await {
-            let found = std::fs::metadata(&place).unwrap();
-            assert_eq!(found.dev(), inside);
+    let (mut bound, mut refused) = (0, 0);
+    for race in (0..RACES).chain(0..RACES) {
+        match part(&fixture, &disk, &format!("x/{race}")).await {
+            Ok(place) => {
+                bound += 1;
+                assert_eq!(std::fs::metadata(&place).unwrap().dev(), inside);
+            }
+            Err(_) => refused += 1,
         }
     }
     over.store(true, Ordering::Relaxed);
     swaps.join().unwrap();
-    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
-    let mode = std::fs::metadata(outside.path()).unwrap().mode();
+    // Both sides have won: the link was met, and so was the folder.
+    assert!(bound > 0 && refused > 0, "{bound} {refused}");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), RACES);
+    let mode = std::fs::metadata(&outside).unwrap().mode();
     assert_eq!(mode & 0o7777, 0o700);
+    mount::unmount(&outside).unwrap();
     fixture.tear_down().await;
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -27,8 +28,12 @@ pub(crate) struct Table {
     whole: Mutex<BTreeMap<ObjectRef, Bytes>>,
     /// How long the next token lives; `None`: none is given.
     pub(crate) token_life: Mutex<Option<SignedDuration>>,
+    /// It has not been reached yet: it answers nothing.
+    pub(crate) is_away: AtomicBool,
     /// What was asked for.
     pub(crate) tokens: Mutex<Vec<TokenRequest>>,
+    /// What nobody uses any more.
+    pub(crate) forgotten: Mutex<Vec<ObjectRef>>,
     pub(crate) clock: Arc<TableClock>,
 }
 
@@ -59,10 +64,15 @@ impl Clock for TableClock {
 }
 
 impl Table {
+    fn speaks(&self) -> Result<(), ControlPlaneError> {
+        let speaks = self.ever_connected();
+        speaks.then_some(()).ok_or(ControlPlaneError::Disconnected)
+    }
+
     /// Puts an object that is read as a whole.
     pub(crate) fn put_whole(&self, kind: RefKind, name: &str, object: &serde_json::Value) {
         let namespace = match kind {
-            RefKind::PersistentVolume => "",
+            RefKind::PersistentVolume | RefKind::Node => "",
             _ => "default",
         };
         let key = ObjectRef {
@@ -87,6 +97,10 @@ impl Table {
 }
 
 impl ControlPlane for Table {
+    fn ever_connected(&self) -> bool {
+        !self.is_away.load(Ordering::Relaxed)
+    }
+
     fn publish_status<'a>(
         &'a self,
         _: &'a PodKey,
@@ -113,16 +127,22 @@ impl ControlPlane for Table {
         &'a self,
         object: &'a ObjectRef,
     ) -> BoxFuture<'a, Result<Option<ReferencedData>, ControlPlaneError>> {
-        Box::pin(async { Ok(self.objects.lock().unwrap().get(object).cloned()) })
+        Box::pin(async {
+            self.speaks()?;
+            Ok(self.objects.lock().unwrap().get(object).cloned())
+        })
     }
 
-    fn forget(&self, _: &ObjectRef) {}
+    fn forget(&self, object: &ObjectRef) {
+        self.forgotten.lock().unwrap().push(object.clone());
+    }
 
     fn service_account_token<'a>(
         &'a self,
         request: &'a TokenRequest,
     ) -> BoxFuture<'a, Result<Token, ControlPlaneError>> {
         Box::pin(async {
+            self.speaks()?;
             let mut tokens = self.tokens.lock().unwrap();
             tokens.push(request.clone());
             let life = self.token_life.lock().unwrap();

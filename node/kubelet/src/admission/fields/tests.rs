@@ -168,7 +168,6 @@ fn a_field_without_a_line_cannot_pass() {
     let spec = json!({"nodeName": "n", "novel": {"field": 1}});
     let mut walk = Walk {
         table: &Table::new(&sections),
-        spec: &spec,
         found: Vec::new(),
     };
     walk.value("spec", "spec", &spec);

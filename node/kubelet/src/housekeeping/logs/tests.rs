@@ -70,7 +70,11 @@ proptest! {
     #[test]
     fn the_newest_logs_stay_whatever_is_interrupted(
         steps in prop::collection::vec(
-            prop_oneof![Just(Step::Rotate), Just(Step::CrashBeforeName), Just(Step::CrashAfterName)],
+            prop_oneof![
+                Just(Step::Rotate),
+                Just(Step::CrashBeforeName),
+                Just(Step::CrashAfterName),
+            ],
             1..30,
         ),
         files_max in 2_usize..8,

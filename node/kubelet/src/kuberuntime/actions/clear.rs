@@ -26,13 +26,20 @@ impl Decision<'_> {
         actions.remove_sandboxes = old.map(|one| one.id.clone()).collect();
     }
 
-    /// The newest record and the one before it stay, for the status and the logs.
+    /// Of each container one dead record stays, for the status and the logs, as with kubelet's
+    /// `MaxPerPodContainer` of 1: the newest, or the one before the one that lives.
     pub(super) fn clear_records(&self, actions: &mut PodActions) {
         for container in &self.observed.containers {
-            let newest = self
-                .newest(container.name.as_str())
-                .map_or(0, |one| one.attempt);
-            if is_over(container) && container.attempt + 1 < newest {
+            let mine = self.observed.containers.iter();
+            let mine = mine.filter(|one| one.name == container.name);
+            let Some(newest) = mine.max_by_key(|one| one.attempt) else {
+                continue;
+            };
+            // Until it is known how the newest ended, what is shown as the last state may be the
+            // one before.
+            let dead = newest.state == ContainerState::Exited && newest.exit.is_some();
+            let kept = newest.attempt.saturating_sub(u32::from(!dead));
+            if is_over(container) && container.attempt < kept {
                 actions.remove.push(container.id.clone());
             }
         }

@@ -205,7 +205,8 @@ fn a_crash_loop_waits_ten_seconds_then_twenty_and_starts_anew_after_a_long_run()
     let mut long = made("a", 5, 0, "1");
     long.started_at = Some(at(-601));
     assert_eq!(wait(vec![long.clone()], 0), None);
-    assert_eq!(wait(vec![made("a", 7, 0, "1"), long], 0), Some((10, 10)));
+    let after = |attempt| wait(vec![made("a", attempt, 0, "1"), long.clone()], 0);
+    assert_eq!((after(6), after(7)), (Some((10, 10)), Some((20, 20))));
 }
 
 #[test]
@@ -269,14 +270,25 @@ fn a_container_that_was_created_is_started_and_one_with_a_new_image_is_replaced(
 }
 
 #[test]
-fn old_records_go_and_the_two_newest_stay() {
-    let all = vec![
-        made("a", 2, 0, "running"),
-        made("a", 1, 0, "1"),
-        made("a", 0, 0, "1"),
-    ];
-    let actions = decide(&pod("Always", &[], &["a"]), ready(), all, 0);
-    assert_eq!(actions.remove, [ContainerId::from("a0")]);
+fn one_dead_record_stays_beside_what_lives() {
+    let removed = |states: [&str; 3]| {
+        let made = |(attempt, state): (u32, &str)| made("a", attempt, 0, state);
+        let all = (0..).zip(states).map(made).collect();
+        let mut gone = decide(&pod("Always", &[], &["a"]), ready(), all, 0).remove;
+        gone.sort();
+        gone
+    };
+    let (a0, a1) = (ContainerId::from("a0"), ContainerId::from("a1"));
+    // The log of the previous run is that of `a1`.
+    assert_eq!(removed(["1", "1", "running"]), std::slice::from_ref(&a0));
+    assert_eq!(removed(["1", "1", "created"]), std::slice::from_ref(&a0));
+    // The previous run is the one that has just ended.
+    assert_eq!(removed(["1", "1", "1"]), [a0.clone(), a1]);
+    assert_eq!(
+        removed(["1", "1", "exited"]),
+        [a0],
+        "its end is not known yet"
+    );
 }
 
 fn any_container() -> impl Strategy<Value = ContainerStatus> {

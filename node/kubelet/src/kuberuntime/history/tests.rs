@@ -92,10 +92,10 @@ fn ten_minutes_of_running_start_the_crash_loop_anew() {
     let mut history = History::default();
     history.absorb(&pod(vec![record(9, 0, Some(600))]));
     assert_eq!(wait(&history, 9), 0);
-    history.absorb(&pod(vec![record(10, 700, Some(701))]));
-    assert_eq!(wait(&history, 10), 0);
-    history.absorb(&pod(vec![record(11, 702, Some(703))]));
-    assert_eq!(wait(&history, 11), 10);
+    history.absorb(&pod(vec![record(10, 600, Some(601))]));
+    assert_eq!(wait(&history, 10), 10);
+    history.absorb(&pod(vec![record(11, 611, Some(612))]));
+    assert_eq!(wait(&history, 11), 20);
 }
 
 #[test]

@@ -94,9 +94,10 @@ impl View {
         due.map(|(id, _)| id.clone()).collect()
     }
 
-    /// When the next record is to be asked for.
-    pub(crate) fn record_at(&self) -> Option<Instant> {
-        self.records.values().map(|wanted| wanted.not_before).min()
+    /// When the next record is to be asked for that is not asked for now.
+    pub(crate) fn record_after(&self, now: Instant) -> Option<Instant> {
+        let all = self.records.values().map(|wanted| wanted.not_before);
+        all.filter(|at| *at > now).min()
     }
 
     /// Whether all ends are told in full.

@@ -6,9 +6,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use swiftlet_model::ids::{ContainerId, PodUid, SandboxId};
 use swiftlet_model::runtime::{
-    ContainerExit, ContainerState, ContainerStatus, ExecOutput, Image, ImageFilesystem, ImageUser,
-    Mount, RuntimeError, RuntimePod, SandboxStatus,
+    ContainerConfig, ContainerExit, ContainerState, ContainerStatus, ExecOutput, Image,
+    ImageFilesystem, ImageUser, Mount, RuntimeError, RuntimePod, SandboxState, SandboxStatus,
+    labels,
 };
+
+use crate::testing::runtime::not_found;
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub(crate) struct State {
     /// What it has, if that is more than names.
     pub(crate) image_list: Vec<Image>,
     pub(crate) image_filesystem: Option<ImageFilesystem>,
+    /// Containers that end before they run, by name.
+    pub(crate) starts_fail: Vec<String>,
     /// Pulls that begin now never end.
     pub(crate) pull_hangs: bool,
     /// Whoever asks for a pod panics.
@@ -60,6 +65,12 @@ pub(crate) struct State {
     pub(crate) stop_takes: BTreeMap<String, Duration>,
     /// Exit code of containers that are stopped in time; 143 if there is none.
     pub(crate) stop_code: Option<i32>,
+    /// A pod whose containers cannot be stopped.
+    pub(crate) unstoppable: Option<PodUid>,
+    /// Pods whose sandboxes are not made before the caller's time is over.
+    pub(crate) sandbox_hangs: Vec<PodUid>,
+    /// The runtime does not answer where its images lie.
+    pub(crate) image_filesystem_hangs: bool,
     /// Commands in containers fail.
     pub(crate) exec_fails: bool,
     /// How long commands in containers take.
@@ -107,6 +118,70 @@ impl State {
             beside: beside.cloned().collect(),
         };
         self.moments.push(moment);
+    }
+
+    /// A container is made.
+    pub(super) fn create(
+        &mut self,
+        sandbox: &SandboxId,
+        container: &ContainerConfig,
+        at: Timestamp,
+    ) -> Result<ContainerId, RuntimeError> {
+        let ready = |one: &&SandboxStatus| one.id == *sandbox && one.state == SandboxState::Ready;
+        if self.sandboxes.iter().find(ready).is_none() {
+            return Err(not_found(sandbox.as_str()));
+        }
+        let taken = |one: &ContainerStatus| {
+            one.sandbox == *sandbox
+                && one.name == container.name
+                && one.attempt == container.attempt
+        };
+        if self.containers.iter().any(taken) {
+            let message = "reserved".to_owned();
+            return Err(RuntimeError::AlreadyExists {
+                call: "fake",
+                message,
+            });
+        }
+        let mounts = container.mounts.clone();
+        self.mounts.insert(container.name.to_string(), mounts);
+        let hash = container.annotations.get(labels::CONTAINER_HASH);
+        let id = ContainerId::from(self.id("c"));
+        self.containers.push(ContainerStatus {
+            id: id.clone(),
+            name: container.name.clone(),
+            sandbox: sandbox.clone(),
+            attempt: container.attempt,
+            state: ContainerState::Created,
+            created_at: at,
+            started_at: None,
+            exit: None,
+            image: container.image.clone(),
+            image_id: "sha256:1".into(),
+            spec_hash: hash.and_then(|hash| u64::from_str_radix(hash, 16).ok()),
+        });
+        Ok(id)
+    }
+
+    /// A container is started.
+    pub(super) fn start(&mut self, id: &ContainerId, at: Timestamp) -> Result<(), RuntimeError> {
+        self.starts += 1;
+        let found = self.containers.iter_mut().find(|one| one.id == *id);
+        let container = found.ok_or_else(|| not_found(id.as_str()))?;
+        let mut failing = self.starts_fail.iter();
+        if failing.any(|name| name == container.name.as_str()) {
+            end(container, 128, at);
+            return Err(RuntimeError::Refused {
+                call: "StartContainer",
+                message: "no such command".into(),
+            });
+        }
+        if container.state == ContainerState::Created {
+            container.state = ContainerState::Running;
+            container.started_at = Some(at);
+            self.note(id, None);
+        }
+        Ok(())
     }
 
     pub(super) fn stop_in(&mut self, sandbox: &SandboxId, at: Timestamp) {

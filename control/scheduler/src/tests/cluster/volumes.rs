@@ -1,0 +1,124 @@
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+
+use super::*;
+
+fn uses(claim: &str) -> Value {
+    json!({
+        "containers": [{"name": "c"}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}],
+    })
+}
+
+impl Cluster {
+    async fn volume_on(&self, name: &str, node: &str) {
+        let rule = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+        let volume: PersistentVolume = object(json!({
+            "metadata": {"name": name},
+            "spec": {"nodeAffinity": {"required": {
+                "nodeSelectorTerms": [{"matchFields": [rule]}],
+            }}},
+        }));
+        self.client.create(&volume).await.unwrap();
+    }
+
+    async fn claim(&self, name: &str, class: &str, volume: Option<&str>) {
+        let bound = json!({"pv.kubernetes.io/bind-completed": "yes"});
+        let claim: PersistentVolumeClaim = object(json!({
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "annotations": volume.map(|_| bound),
+            },
+            "spec": {"storageClassName": class, "volumeName": volume},
+        }));
+        self.client.create(&claim).await.unwrap();
+    }
+
+    async fn why_unschedulable(&self, name: &str) -> Option<String> {
+        let pod: Pod = self.client.get("default", name).await.unwrap();
+        pod.status?.conditions?.pop()?.message
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_goes_where_the_volume_behind_its_claim_is() {
+    let cluster = Cluster::start();
+    for name in ["n1", "n2", "n3"] {
+        cluster.node(name, "4").await;
+    }
+    cluster.volume_on("v3", "n3").await;
+    cluster.claim("data", "local", Some("v3")).await;
+    cluster.settle().await;
+    for name in ["a", "b"] {
+        cluster.pod(name, uses("data")).await;
+    }
+    cluster.settle().await;
+    for name in ["a", "b"] {
+        assert_eq!(cluster.node_of(name).await.as_deref(), Some("n3"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_volume_is_on_no_node_says_so() {
+    let cluster = Cluster::start();
+    cluster.node("n1", "4").await;
+    cluster.volume_on("v", "gone").await;
+    cluster.claim("data", "local", Some("v")).await;
+    cluster.settle().await;
+    cluster.pod("web", uses("data")).await;
+    cluster.settle().await;
+    let message = "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node \
+                   affinity.";
+    assert_eq!(
+        cluster.why_unschedulable("web").await.as_deref(),
+        Some(message)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_its_claim_and_for_the_claims_volume() {
+    let cluster = Cluster::start();
+    cluster.node("n1", "4").await;
+    cluster.node("n2", "4").await;
+    cluster.pod("web", uses("data")).await;
+    cluster.settle().await;
+    let message = "0/2 nodes are available: persistentvolumeclaim \"data\" not found.";
+    assert_eq!(
+        cluster.why_unschedulable("web").await.as_deref(),
+        Some(message)
+    );
+    cluster.claim("data", "local", None).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let message = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
+    assert_eq!(
+        cluster.why_unschedulable("web").await.as_deref(),
+        Some(message)
+    );
+    assert_eq!(cluster.node_of("web").await, None);
+    cluster.volume_on("v2", "n2").await;
+    let mut claim: PersistentVolumeClaim = cluster.client.get("default", "data").await.unwrap();
+    let annotations = claim.metadata.annotations.get_or_insert_default();
+    annotations.insert("pv.kubernetes.io/bind-completed".into(), "yes".into());
+    claim.spec.get_or_insert_default().volume_name = Some("v2".into());
+    cluster.client.update(&claim).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(cluster.node_of("web").await.as_deref(), Some("n2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_a_class_that_waits_does_not_hold_its_pod() {
+    let cluster = Cluster::start();
+    cluster.node("n1", "4").await;
+    let class: StorageClass = object(json!({
+        "metadata": {"name": "late"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }));
+    cluster.client.create(&class).await.unwrap();
+    cluster.claim("data", "late", None).await;
+    cluster.settle().await;
+    cluster.pod("web", uses("data")).await;
+    cluster.settle().await;
+    assert_eq!(cluster.node_of("web").await.as_deref(), Some("n1"));
+}
