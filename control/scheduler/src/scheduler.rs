@@ -43,7 +43,8 @@ pub async fn run(api: Arc<dyn Api>, shutdown: CancellationToken) {
         conditions: ConditionWriter::spawn(api, shutdown.clone()),
         shutdown: shutdown.clone(),
     };
-    // Nodes, volumes and bound pods must be known before the first decision; afterwards nothing waits.
+    // Nodes, volumes and bound pods must be known before the first decision; afterwards nothing
+    // waits.
     let (node_store, pod_store) = (nodes.store(), pods.store());
     nodes.spawn(shutdown.clone());
     pods.spawn(shutdown.clone());

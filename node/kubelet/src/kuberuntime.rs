@@ -3,8 +3,8 @@
 pub mod actions;
 pub mod backoff;
 pub mod config;
-pub mod env;
 pub(crate) mod early;
+pub mod env;
 pub(crate) mod execute;
 pub mod expand;
 pub mod hash;

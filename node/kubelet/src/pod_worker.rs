@@ -208,7 +208,10 @@ impl Worker {
     /// Waits for what comes first: deaths, then answers, then desires.
     async fn wait(&mut self) -> Wake {
         let now = self.now();
-        let until = self.look.next().map_or(IDLE, |at| at.saturating_duration_since(now));
+        let until = self
+            .look
+            .next()
+            .map_or(IDLE, |at| at.saturating_duration_since(now));
         let until = until.clamp(NAP_MIN, IDLE);
         let (inbox, lanes) = (&mut self.inbox, &mut self.lanes);
         let (runtime_back, reclaim) = (&mut self.runtime_back, &mut self.reclaim);

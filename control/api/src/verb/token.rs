@@ -37,8 +37,8 @@ struct Binding {
     secret: Option<Bound>,
 }
 
-/// The parts of an object that tokens name; the rest is skipped, not decoded: a node with its images
-/// is large, and pods wait for their tokens.
+/// The parts of an object that tokens name; the rest is skipped, not decoded: a node with its
+/// images is large, and pods wait for their tokens.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Named {

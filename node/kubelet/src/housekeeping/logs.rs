@@ -101,11 +101,9 @@ pub(crate) fn running_logs(pods: &[RuntimePod], root: &Path) -> Vec<RunningLog> 
     for pod in pods {
         let running = pod.containers.iter();
         let running = running.filter(|one| one.state == ContainerState::Running);
-        all.extend(running.map(|one| {
-            RunningLog {
-                container: one.id.clone(),
-                path: container_log(root, &pod.pod, one.name.as_str(), one.attempt),
-            }
+        all.extend(running.map(|one| RunningLog {
+            container: one.id.clone(),
+            path: container_log(root, &pod.pod, one.name.as_str(), one.attempt),
         }));
     }
     all

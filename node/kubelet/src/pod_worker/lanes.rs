@@ -139,7 +139,8 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Whether a call may be made now. If it must wait after a failure, the worker looks again then.
+    /// Whether a call may be made now. If it must wait after a failure, the worker looks again
+    /// then.
     pub(crate) fn is_free(&mut self, lane: &Lane, now: Instant) -> bool {
         if self.busy.contains(lane) {
             return false;

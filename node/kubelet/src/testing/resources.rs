@@ -223,7 +223,9 @@ async fn when_the_machine_is_switched_off_critical_pods_end_last() {
     {
         let mut state = stand.runtime.state.lock().unwrap();
         state.moments.clear();
-        state.stop_takes.insert("main".into(), Duration::from_secs(5));
+        state
+            .stop_takes
+            .insert("main".into(), Duration::from_secs(5));
     }
     let shutdown = &stand.node.shutdown;
     assert_eq!(
@@ -247,7 +249,10 @@ async fn when_the_machine_is_switched_off_critical_pods_end_last() {
     let [("web", first), ("dns", last)] = stops[..] else {
         panic!("{stops:?}");
     };
-    assert!(last - first >= Duration::from_secs(5), "the other one had ended");
+    assert!(
+        last - first >= Duration::from_secs(5),
+        "the other one had ended"
+    );
     assert!(
         *shutdown.released.lock().unwrap(),
         "the machine need not wait any longer"
