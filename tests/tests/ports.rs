@@ -1,6 +1,6 @@
 //! Ports of the node that lead to pods.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn a_host_port_leads_to_its_pod_while_it_lives_and_to_no_second_one() -> Result<
     for address in addresses {
         let at = SocketAddr::from((address, port));
         wait_for("the pod answers", LIMIT, || {
-            (ask(at)? == "first\n").then_some(())
+            ask(at)?.ends_with("\nfirst\n").then_some(())
         })?;
     }
 
@@ -47,16 +47,19 @@ fn a_host_port_leads_to_its_pod_while_it_lives_and_to_no_second_one() -> Result<
     kubectl.run(&["delete", "pod", "first"])?;
     wait_for("second takes the port", LIMIT, || {
         let at = SocketAddr::from(([127, 0, 0, 1], port));
-        (ask(at)? == "second\n").then_some(())
+        ask(at)?.ends_with("\nsecond\n").then_some(())
     })?;
     kubectl.run(&["delete", "pods", "--all", "--wait=false"])?;
     wait_gone(&kubectl)?;
-    assert_eq!(ask(SocketAddr::from(([127, 0, 0, 1], port))), None);
-    Ok(())
+    wait_for("the port leads nowhere", LIMIT, || {
+        let at = SocketAddr::from(([127, 0, 0, 1], port));
+        ask(at).is_none().then_some(())
+    })
 }
 
-/// A pod that tells its name to who connects.
+/// A pod that serves its name by HTTP.
 fn serving(name: &str, image: &str, port: u16, node: Option<&str>) -> Value {
+    let script = format!("mkdir /www; echo {name} > /www/index.html; httpd -f -p 80 -h /www");
     let mut pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -66,7 +69,7 @@ fn serving(name: &str, image: &str, port: u16, node: Option<&str>) -> Value {
             "containers": [{
                 "name": "main",
                 "image": image,
-                "command": ["nc", "-lk", "-p", "80", "-e", "echo", name],
+                "command": ["sh", "-c", script],
                 "ports": [{"containerPort": 80, "hostPort": port}],
             }],
         },
@@ -81,6 +84,7 @@ fn serving(name: &str, image: &str, port: u16, node: Option<&str>) -> Value {
 fn ask(at: SocketAddr) -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&at, ANSWER_LIMIT).ok()?;
     stream.set_read_timeout(Some(ANSWER_LIMIT)).ok()?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     Some(text)

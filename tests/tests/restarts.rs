@@ -68,7 +68,7 @@ fn an_agents_restart_among_fifty_pods_in_all_states_changes_none_of_them() -> Re
     stack.start_node()?;
     stack.wait_for_node()?;
 
-    wait_for("the starting pods", LIMIT, || {
+    wait_for("the starting pods", 2 * LIMIT, || {
         let pods = pods(&kubectl)?;
         let mut starting = pods.iter().filter(|pod| name(pod).starts_with("starting"));
         starting

@@ -278,6 +278,9 @@ impl SyncLoop {
                 self.done.remove(&key.uid);
                 if let Some(worker) = self.workers.get(&key.uid) {
                     worker.mailbox.tell(|order| order.wish = Wish::Vanish);
+                    // The API has given away what it was promised; who comes next must not be
+                    // refused for good because this one takes a moment to end.
+                    self.shared.keeper.release(&key.uid);
                 }
             }
         }

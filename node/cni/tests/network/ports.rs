@@ -249,7 +249,11 @@ fn a_port_named_twice_goes_with_its_pod_and_its_address_leads_to_nobody_else() {
     let outside = outside(&node);
     let pod = Namespace::new();
     // As containerd writes them.
-    let port = |ip: &str, to: u16| json!({"HostPort": 8080, "ContainerPort": to, "Protocol": "tcp", "HostIP": ip});
+    let port = |ip: &str, to: u16| {
+        json!({
+            "HostPort": 8080, "ContainerPort": to, "Protocol": "tcp", "HostIP": ip,
+        })
+    };
     add(
         &node,
         "twice",

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{
-    EmptyDirVolumeSource, Pod, PodCondition, ResourceRequirements, Volume,
+    ContainerPort, EmptyDirVolumeSource, Pod, PodCondition, ResourceRequirements, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use swiftlet_model::ids::PodUid;
@@ -257,4 +257,24 @@ async fn when_the_machine_is_switched_off_critical_pods_end_last() {
         *shutdown.released.lock().unwrap(),
         "the machine need not wait any longer"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_object_is_gone_keeps_no_other_out_though_it_has_not_ended_yet() {
+    let serving = |uid: &str| {
+        let mut pod = pod(uid);
+        pod.spec.as_mut().unwrap().containers[0].ports = Some(vec![ContainerPort {
+            container_port: 80,
+            host_port: Some(8080),
+            ..ContainerPort::default()
+        }]);
+        pod
+    };
+    let (first, second) = (serving("first"), serving("second"));
+    let stand = with(&[&first]).await;
+    stand.runtime.state.lock().unwrap().unstoppable = Some(PodUid::from("first"));
+    stand.list(&[]).await;
+    stand.upsert(&second).await;
+    stand.seconds(1).await;
+    assert_eq!(stand.phase("second").as_deref(), Some("Running"));
 }
