@@ -1,14 +1,13 @@
 //! The bridge on the host: made, or adopted if it fits.
 
 use std::fs;
-use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
 use nix::errno::Errno;
 
-use crate::error::NetworkError;
+use crate::error::{NetworkError, file_error};
 use crate::mac::Mac;
 use crate::netlink::address;
 use crate::netlink::link::{self, Link};
@@ -59,7 +58,7 @@ pub(crate) fn ensure(
     }
     socket.batch(batch)?;
     if !spec.gateways.is_empty() {
-        enable_forwarding()?;
+        switch_on(Path::new(IP_FORWARD))?;
     }
     let foreign = addresses.iter().map(Ipv4Net::addr);
     let is_foreign = |addr: &Ipv4Addr| !spec.gateways.iter().any(|gateway| gateway.addr() == *addr);
@@ -99,12 +98,9 @@ pub(crate) fn delete_link(socket: &mut NetlinkSocket, index: u32) -> Result<(), 
 
 /// Lets packets from 127.0.0.1 leave by the bridge: to pods, once their source is rewritten.
 pub(crate) fn route_localnet(name: &str) -> Result<(), NetworkError> {
-    let path = PathBuf::from(format!("/proc/sys/net/ipv4/conf/{name}/route_localnet"));
-    fs::write(&path, "1").map_err(|source| NetworkError::File {
-        action: "write",
-        path,
-        source,
-    })
+    switch_on(&PathBuf::from(format!(
+        "/proc/sys/net/ipv4/conf/{name}/route_localnet"
+    )))
 }
 
 fn create(socket: &mut NetlinkSocket, spec: &BridgeSpec) -> Result<(u32, Mac), NetworkError> {
@@ -160,20 +156,14 @@ fn missing_addresses(spec: &BridgeSpec, present: &[Ipv4Net]) -> Result<Vec<Ipv4N
     }
 }
 
-fn enable_forwarding() -> Result<(), NetworkError> {
-    let error = |action| {
-        move |source: io::Error| NetworkError::File {
-            action,
-            path: PathBuf::from(IP_FORWARD),
-            source,
-        }
-    };
-    let path = Path::new(IP_FORWARD);
+/// Sets a sysctl to 1.
+fn switch_on(path: &Path) -> Result<(), NetworkError> {
     // Read first: a write, even of the same value, takes the kernel's lock and tells everyone.
-    if fs::read_to_string(path).map_err(error("read"))?.trim() == "1" {
+    let value = fs::read_to_string(path).map_err(file_error("read", path))?;
+    if value.trim() == "1" {
         return Ok(());
     }
-    fs::write(path, "1").map_err(error("write"))
+    fs::write(path, "1").map_err(file_error("write", path))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ipnet::Ipv4Net;
 use nix::errno::Errno;
@@ -230,6 +230,19 @@ impl NetworkError {
                 undo: Box::new(undo),
             },
         }
+    }
+}
+
+/// The error of a file that could not be read, written or removed.
+pub(crate) fn file_error(
+    action: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> NetworkError {
+    let path = path.to_path_buf();
+    move |source| NetworkError::File {
+        action,
+        path,
+        source,
     }
 }
 

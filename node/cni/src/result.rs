@@ -7,7 +7,7 @@ use std::path::Path;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-use crate::error::NetworkError;
+use crate::error::{NetworkError, file_error};
 use crate::ipam::Lease;
 use crate::mac::Mac;
 use crate::netlink::route::Hop;
@@ -120,11 +120,7 @@ impl AddResult {
 impl Dns {
     /// Reads a file in the form of resolv.conf(5).
     pub(crate) fn from_resolv_conf(path: &Path) -> Result<Self, NetworkError> {
-        let text = fs::read_to_string(path).map_err(|source| NetworkError::File {
-            action: "read",
-            path: path.to_path_buf(),
-            source,
-        })?;
+        let text = fs::read_to_string(path).map_err(file_error("read", path))?;
         let mut dns = Self::default();
         for line in text.lines() {
             let mut words = line.split_whitespace();

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::Ports;
-use crate::error::NetworkError;
+use crate::error::{NetworkError, file_error};
 
 /// A file that is being written; no container id begins like this.
 const NEW: &str = ".new";
@@ -52,14 +52,5 @@ pub(super) fn remove(folder: &Path, container_id: &str) -> Result<(), NetworkErr
             Err(file_error("remove", &path)(error))
         }
         _ => Ok(()),
-    }
-}
-
-fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> NetworkError {
-    let path = path.to_path_buf();
-    move |source| NetworkError::File {
-        action,
-        path,
-        source,
     }
 }

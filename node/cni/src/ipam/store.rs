@@ -11,12 +11,12 @@
 //! process and the reference plugin; so the lock is left to host-local.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use super::allocator::Holder;
-use crate::error::NetworkError;
+use crate::error::{NetworkError, file_error};
 
 const LINE_BREAK: &str = "\r\n";
 const LAST_RESERVED: &str = "last_reserved_ip.";
@@ -185,15 +185,6 @@ fn remove_file(path: &Path) -> Result<(), NetworkError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(file_error("remove", path)(error)),
         _ => Ok(()),
-    }
-}
-
-fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> NetworkError {
-    let path = path.to_path_buf();
-    move |source| NetworkError::File {
-        action,
-        path,
-        source,
     }
 }
 
