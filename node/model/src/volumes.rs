@@ -51,31 +51,8 @@ pub trait Volumes: Send + Sync {
     /// are whole. A [`Self::refresh`] brings what is lacking.
     fn lacking(&self, pod: &PodUid) -> Option<String>;
 
-    /// What the pod's volumes and logs take on the node's disk.
-    fn usage<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<VolumeUsage, VolumeError>>;
-
     /// The pods that have a folder on this node.
     fn pods_on_disk(&self) -> BoxFuture<'_, Result<Vec<PodUid>, VolumeError>>;
-}
-
-/// What a pod takes on the node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VolumeUsage {
-    /// The emptyDir volumes by name.
-    pub empty_dirs: BTreeMap<String, EmptyDirUsage>,
-    /// Bytes of the containers' logs, rotated ones included.
-    pub logs_bytes: u64,
-    /// The walk was given up at its limit: there is at least as much as is told.
-    pub is_partial: bool,
-}
-
-/// What an emptyDir holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EmptyDirUsage {
-    /// Bytes that it takes.
-    pub bytes: u64,
-    /// It lies in memory, which the pod's cgroup accounts for, and not on the disk.
-    pub in_memory: bool,
 }
 
 /// One mount of a part of a volume.

@@ -196,8 +196,20 @@ fn stat_field(stat: &str, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use swiftlet_sys::cgroup::Hierarchies;
+    use swiftlet_sys::mount;
 
     use super::*;
+
+    fn places(root: &Path) -> Places {
+        Places {
+            root: root.to_owned(),
+            hierarchies: Hierarchies {
+                mode: Mode::V2,
+                folders: vec![],
+            },
+            cgroup_root: "none".into(),
+        }
+    }
 
     #[test]
     fn a_pod_is_charged_for_what_it_wrote_and_for_nothing_else() {
@@ -215,14 +227,7 @@ mod tests {
         let logs = root.path().join("logs");
         fs::create_dir_all(logs.join("main")).unwrap();
         fs::write(logs.join("main/0.log"), vec![1; 50_000]).unwrap();
-        let places = Places {
-            root: root.path().to_owned(),
-            hierarchies: Hierarchies {
-                mode: Mode::V2,
-                folders: vec![],
-            },
-            cgroup_root: "none".into(),
-        };
+        let places = places(root.path());
         let disk = PodFolders::new(&places)
             .disk(&PodPaths {
                 pod: "u1".into(),
@@ -238,6 +243,40 @@ mod tests {
         assert!(disk.files.bytes >= 160_000, "{disk:?}");
         assert_eq!(disk.total().inodes, 9);
         assert!(disk.total().bytes >= 410_000);
+    }
+
+    #[test]
+    fn what_is_mounted_takes_nothing_of_the_nodes_disk() {
+        let root = tempfile::tempdir().unwrap();
+        let volumes = root.path().join("pods/u1/volumes/kubernetes.io~empty-dir");
+        fs::create_dir_all(volumes.join("disk/foreign")).unwrap();
+        fs::create_dir_all(volumes.join("fast")).unwrap();
+        fs::write(volumes.join("disk/file"), vec![1; 200_000]).unwrap();
+        let mounts = [volumes.join("disk/foreign"), volumes.join("fast")];
+        for place in &mounts {
+            mount::tmpfs(place, None, 0o755).unwrap();
+            fs::write(place.join("file"), vec![1; 500_000]).unwrap();
+        }
+        let places = places(root.path());
+        let paths = PodPaths {
+            pod: "u1".into(),
+            logs: root.path().join("logs"),
+        };
+        let disk = PodFolders::new(&places).disk(&paths);
+        for place in &mounts {
+            mount::unmount(place).unwrap();
+        }
+        let disk = disk.unwrap();
+        // An emptyDir in memory is the pod's cgroup's, a foreign mount is nobody's here.
+        assert_eq!(disk.volumes.keys().collect::<Vec<_>>(), ["disk"]);
+        let data = disk.volumes["disk"];
+        assert!((200_000..300_000).contains(&data.bytes), "{data:?}");
+        let gone = PodPaths {
+            pod: "u2".into(),
+            ..paths
+        };
+        let gone = PodFolders::new(&places).disk(&gone).unwrap();
+        assert!(gone.volumes.is_empty() && gone.logs.is_empty());
     }
 
     #[test]

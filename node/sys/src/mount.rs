@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::statvfs::statvfs;
 
 /// Mounts a tmpfs whose content is never swapped to a disk, if the kernel can do so.
 /// `size_bytes`: its limit; `None` is the kernel's, half of the memory.
@@ -44,13 +43,6 @@ pub fn bind(source: &Path, target: &Path) -> io::Result<()> {
 /// Unmounts what is mounted at `target`; never follows a link there.
 pub fn unmount(target: &Path) -> io::Result<()> {
     umount2(target, MntFlags::UMOUNT_NOFOLLOW).map_err(Into::into)
-}
-
-/// What the file system that is mounted at `target` holds.
-pub fn used_bytes(target: &Path) -> io::Result<u64> {
-    let stat = statvfs(target)?;
-    let used = stat.blocks().saturating_sub(stat.blocks_free());
-    Ok(used.saturating_mul(stat.fragment_size()))
 }
 
 /// The mount points at and below a folder, as this mount namespace has them, the newest first.

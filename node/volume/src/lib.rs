@@ -13,11 +13,10 @@
 //! claim.rs      what a claim is bound to     ownership.rs   a group for a whole volume
 //! order.rs      all that must be fetched     sub_path.rs    parts of volumes
 //! tokens.rs     tokens and their renewal     pod_files.rs   hosts, last words, ends of logs
-//! payload.rs    which files: pure            usage.rs       what a pod takes
-//! downward.rs   the pod of itself: pure      tear_down.rs   unmount, remove
-//! references.rs who uses which PV            host_path.rs   paths of the node
-//! lacking.rs    what waits for an API        logs.rs        logs of containers
-//! known.rs      where logs of pods lie
+//! payload.rs    which files: pure            tear_down.rs   unmount, remove
+//! downward.rs   the pod of itself: pure      host_path.rs   paths of the node
+//! references.rs who uses which PV            logs.rs        logs of containers
+//! lacking.rs    what waits for an API        known.rs       where logs of pods lie
 //! ```
 //!
 //! The folders are kubelet's, so that a node can be moved to or from it. The log folders are made
@@ -53,7 +52,6 @@ mod references;
 mod sub_path;
 mod tear_down;
 mod tokens;
-mod usage;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,7 +63,7 @@ use swiftlet_model::BoxFuture;
 use swiftlet_model::clock::{Clock, SystemClock};
 use swiftlet_model::control_plane::ControlPlane;
 use swiftlet_model::ids::PodUid;
-use swiftlet_model::volumes::{SubPath, VolumeError, VolumeUsage, Volumes};
+use swiftlet_model::volumes::{SubPath, VolumeError, Volumes};
 
 pub use crate::checkpoint_files::CheckpointFiles;
 pub use crate::folders::Folders;
@@ -200,11 +198,6 @@ impl Volumes for PodFolders {
 
     fn lacking(&self, pod: &PodUid) -> Option<String> {
         self.lacking.of(pod)
-    }
-
-    fn usage<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<VolumeUsage, VolumeError>> {
-        let (folders, pod) = (self.folders.clone(), pod.clone());
-        Box::pin(blocking(move || usage::of_pod(&folders, &pod)))
     }
 
     fn pods_on_disk(&self) -> BoxFuture<'_, Result<Vec<PodUid>, VolumeError>> {

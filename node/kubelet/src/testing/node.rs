@@ -15,7 +15,7 @@ use swiftlet_model::clock::Clock;
 use swiftlet_model::ids::{PodKey, PodUid};
 use swiftlet_model::lifecycle::PodTracker;
 use swiftlet_model::runtime::LinuxResources;
-use swiftlet_model::volumes::{PodFiles, SubPath, VolumeError, VolumeUsage, Volumes};
+use swiftlet_model::volumes::{PodFiles, SubPath, VolumeError, Volumes};
 
 use crate::cpu_manager::Cpu;
 use crate::testing::logs::FakeLogs;
@@ -68,8 +68,6 @@ pub(crate) struct FakeNode {
     pub(crate) refresh_due: Mutex<Option<Duration>>,
     /// What the pods' volumes lack until they are refreshed.
     pub(crate) lacking: Mutex<Option<String>>,
-    /// What the volumes take.
-    pub(crate) usage: Mutex<BTreeMap<PodUid, VolumeUsage>>,
     /// The `/etc/hosts` that were written last.
     pub(crate) hosts: Mutex<BTreeMap<PodUid, String>>,
     /// How often writing one fails before it works.
@@ -198,19 +196,6 @@ impl Volumes for FakeNode {
 
     fn lacking(&self, _pod: &PodUid) -> Option<String> {
         self.lacking.lock().unwrap().clone()
-    }
-
-    fn usage<'a>(&'a self, pod: &'a PodUid) -> BoxFuture<'a, Result<VolumeUsage, VolumeError>> {
-        async move {
-            Ok(self
-                .usage
-                .lock()
-                .unwrap()
-                .get(pod)
-                .cloned()
-                .unwrap_or_default())
-        }
-        .boxed()
     }
 
     fn pods_on_disk(&self) -> BoxFuture<'_, Result<Vec<PodUid>, VolumeError>> {

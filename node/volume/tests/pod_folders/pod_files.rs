@@ -5,7 +5,6 @@ use std::os::unix::fs::MetadataExt as _;
 use serde_json::json;
 use swiftlet_model::ids::PodUid;
 use swiftlet_model::volumes::{PodFiles as _, Volumes as _};
-use swiftlet_sys::mount;
 
 use crate::support::{Fixture, UID, pod};
 
@@ -85,38 +84,4 @@ async fn the_end_of_a_log_is_read_without_its_beginning() {
     let tail = files.log_tail(&log, 80, 15).await.unwrap();
     assert_eq!(tail, "4998\nline 4999\n");
     fixture.tear_down().await;
-}
-
-#[tokio::test]
-async fn what_a_pod_takes_is_counted_without_what_is_mounted() {
-    let fixture = Fixture::new();
-    let volumes = json!([
-        {"name": "disk", "emptyDir": {}},
-        {"name": "fast", "emptyDir": {"medium": "Memory"}},
-    ]);
-    let (pod, uid) = (pod(volumes, None), PodUid::from(UID));
-    let places = fixture.volumes.set_up(&pod).await.unwrap();
-    let (kib, disk) = (1 << 10, &places["disk"]);
-    std::fs::create_dir(disk.join("a")).unwrap();
-    std::fs::write(disk.join("a/file"), vec![1; 256 * kib]).unwrap();
-    std::fs::hard_link(disk.join("a/file"), disk.join("again")).unwrap();
-    std::fs::write(places["fast"].join("file"), vec![1; 128 * kib]).unwrap();
-    std::fs::create_dir(disk.join("foreign")).unwrap();
-    mount::tmpfs(&disk.join("foreign"), None, 0o755).unwrap();
-    std::fs::write(disk.join("foreign/file"), vec![1; 512 * kib]).unwrap();
-    let log = fixture
-        .dir
-        .path()
-        .join(format!("logs/default_web_{UID}/main/0.log"));
-    std::fs::write(log, vec![1; 64 * kib]).unwrap();
-    let usage = fixture.volumes.usage(&uid).await.unwrap();
-    let in_kib = |name: &str| usage.empty_dirs[name].bytes / 1024;
-    assert!((256..320).contains(&in_kib("disk")), "{usage:?}");
-    assert!((128..160).contains(&in_kib("fast")), "{usage:?}");
-    assert!((64..128).contains(&(usage.logs_bytes / 1024)), "{usage:?}");
-    assert!(usage.empty_dirs["fast"].in_memory && !usage.empty_dirs["disk"].in_memory);
-    assert!(!usage.is_partial);
-    fixture.tear_down().await;
-    let gone = fixture.volumes.usage(&uid).await.unwrap();
-    assert!(gone.empty_dirs.is_empty() && gone.logs_bytes == 0);
 }
