@@ -39,6 +39,11 @@ pub fn containers(kubectl: &Kubectl) -> Result<Containers> {
         .collect())
 }
 
+/// The pod of that name, if it is there.
+pub fn pod(kubectl: &Kubectl, name: &str) -> Option<Value> {
+    kubectl.json(&["get", "pod", name]).ok()
+}
+
 /// Whether a pod's Ready condition is True.
 pub fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();

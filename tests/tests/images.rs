@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use swiftlet_tests::kubectl::Kubectl;
-use swiftlet_tests::pods::{LIMIT, is_ready};
+use swiftlet_tests::pods::{LIMIT, is_ready, pod};
 use swiftlet_tests::process::wait_for;
 use swiftlet_tests::registry::{PASSWORD, Registry, USER};
 use swiftlet_tests::stack::{Stack, StackOptions};
@@ -50,10 +50,6 @@ fn manifest(name: &str, image: &str, policy: &str, secrets: &[&str]) -> Value {
             }],
         },
     })
-}
-
-fn pod(kubectl: &Kubectl, name: &str) -> Option<Value> {
-    kubectl.json(&["get", "pod", name]).ok()
 }
 
 fn wait_for_ready(kubectl: &Kubectl, name: &str) -> Result<()> {

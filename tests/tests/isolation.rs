@@ -3,8 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use swiftlet_tests::hang::{FrozenFilesystem, StoppedShim};
-use swiftlet_tests::kubectl::Kubectl;
-use swiftlet_tests::pods::{LIMIT, is_ready, manifest, wait_gone};
+use swiftlet_tests::pods::{LIMIT, is_ready, manifest, pod, wait_gone};
 use swiftlet_tests::process::wait_for;
 use swiftlet_tests::stack::{Stack, StackOptions};
 
@@ -96,8 +95,4 @@ fn plain(name: &str, image: &str) -> Value {
             }],
         },
     })
-}
-
-fn pod(kubectl: &Kubectl, name: &str) -> Option<Value> {
-    kubectl.json(&["get", "pod", name]).ok()
 }

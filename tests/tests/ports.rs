@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use swiftlet_tests::pods::{LIMIT, is_ready, wait_gone};
+use swiftlet_tests::pods::{LIMIT, is_ready, pod, wait_gone};
 use swiftlet_tests::process::wait_for;
 use swiftlet_tests::stack::{Stack, StackOptions};
 
@@ -21,7 +21,7 @@ fn a_host_port_leads_to_its_pod_while_it_lives_and_to_no_second_one() -> Result<
     let image = &stack.options().busybox_image;
     let port = free_port()?;
     kubectl.apply(&serving("first", image, port, None).to_string())?;
-    let get = |name: &str| kubectl.json(&["get", "pod", name]).ok();
+    let get = |name: &str| pod(&kubectl, name);
     wait_for("first is Ready", LIMIT, || {
         is_ready(&get("first")?).then_some(())
     })?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use swiftlet_tests::kubectl::Kubectl;
-use swiftlet_tests::pods::{LIMIT, is_ready, wait_gone};
+use swiftlet_tests::pods::{self, LIMIT, is_ready, wait_gone};
 use swiftlet_tests::process::wait_for;
 use swiftlet_tests::stack::{Stack, StackOptions};
 
@@ -62,7 +62,7 @@ impl Bench {
     }
 
     fn get(&self, name: &str) -> Option<Value> {
-        self.kubectl.json(&["get", "pod", name]).ok()
+        pods::pod(&self.kubectl, name)
     }
 
     fn wait(&self, what: &str, name: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use swiftlet_tests::kubectl::Kubectl;
-use swiftlet_tests::pods::{LIMIT, wait_gone};
+use swiftlet_tests::pods::{self, LIMIT, wait_gone};
 use swiftlet_tests::process::wait_for;
 use swiftlet_tests::stack::{Stack, StackOptions};
 
@@ -21,18 +21,14 @@ fn pod(name: &str, image: &str, script: &str, resources: &str, more: &str) -> St
     )
 }
 
-fn get(kubectl: &Kubectl, name: &str) -> Option<Value> {
-    kubectl.json(&["get", "pod", name]).ok()
-}
-
 /// Waits until the pod's phase is this.
 fn wait_phase(kubectl: &Kubectl, name: &str, phase: &str) -> Result<Value> {
     wait_for(&format!("{name} {phase}"), LIMIT, || {
-        get(kubectl, name).filter(|pod| pod["status"]["phase"] == phase)
+        pods::pod(kubectl, name).filter(|pod| pod["status"]["phase"] == phase)
     })
     .with_context(|| {
         let events = kubectl.run(&["get", "events"]).unwrap_or_default();
-        format!("{:?}\n{events}", get(kubectl, name))
+        format!("{:?}\n{events}", pods::pod(kubectl, name))
     })
 }
 
@@ -74,7 +70,7 @@ fn a_pod_gets_what_it_asked_for_and_no_more() -> Result<()> {
     resized(&stack, &kubectl)?;
     let eaten = wait_phase(&kubectl, "eats", "Failed")?;
     wait_for("the kernel's reason", LIMIT, || {
-        let pod = get(&kubectl, "eats")?;
+        let pod = pods::pod(&kubectl, "eats")?;
         let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
         (ended["reason"] == "OOMKilled").then_some(())
     })
@@ -157,7 +153,7 @@ fn resized(stack: &Stack, kubectl: &Kubectl) -> Result<()> {
         patch,
     ])?;
     let grown = wait_for("the new limits", LIMIT, || {
-        let pod = get(kubectl, "limited")?;
+        let pod = pods::pod(kubectl, "limited")?;
         let status = &pod["status"]["containerStatuses"][0];
         (status["resources"]["limits"]["cpu"] == "300m").then_some(pod)
     })?;

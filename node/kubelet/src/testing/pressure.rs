@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod, ResourceRequirements, Volume};
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use swiftlet_model::ids::PodUid;
 use swiftlet_model::node_stats::{DiskUse, FilesystemLevel, Level, PodDisk};
 
 use crate::node_status::is_ready;
 use crate::options::SANDBOX_LIMIT;
-use crate::testing::stand::{Stand, pod};
+use crate::testing::stand::{Stand, pod, with_empty_dir};
 
 fn level(available: u64) -> Level {
     Level {
@@ -78,15 +78,7 @@ async fn a_pod_that_ends_already_has_no_longer_than_the_machine_gives() {
 
 #[tokio::test(start_paused = true)]
 async fn when_an_evicted_pod_does_not_end_another_is_next() {
-    let mut full = pod("stuck");
-    full.spec.as_mut().unwrap().volumes = Some(vec![Volume {
-        name: "data".into(),
-        empty_dir: Some(EmptyDirVolumeSource {
-            size_limit: Some(Quantity("1Mi".into())),
-            ..EmptyDirVolumeSource::default()
-        }),
-        ..Volume::default()
-    }]);
+    let full = with_empty_dir("stuck");
     let stand = Stand::new().await;
     stand.upsert(&full).await;
     stand.upsert(&pod("greedy")).await;

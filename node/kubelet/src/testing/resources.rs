@@ -3,14 +3,12 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{
-    ContainerPort, EmptyDirVolumeSource, Pod, PodCondition, ResourceRequirements, Volume,
-};
+use k8s_openapi::api::core::v1::{ContainerPort, Pod, PodCondition, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use swiftlet_model::ids::PodUid;
 use swiftlet_model::node_stats::{DiskUse, Level, PodDisk};
 
-use crate::testing::stand::{Stand, pod};
+use crate::testing::stand::{Stand, pod, with_empty_dir};
 
 fn asks(uid: &str, cpu: &str, memory: &str) -> Pod {
     let mut pod = pod(uid);
@@ -92,15 +90,7 @@ async fn the_greediest_pod_goes_when_memory_is_short_and_the_others_stay() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_fills_its_empty_dir_is_evicted() {
-    let mut full = pod("full");
-    full.spec.as_mut().unwrap().volumes = Some(vec![Volume {
-        name: "data".into(),
-        empty_dir: Some(EmptyDirVolumeSource {
-            size_limit: Some(Quantity("1Mi".into())),
-            ..EmptyDirVolumeSource::default()
-        }),
-        ..Volume::default()
-    }]);
+    let full = with_empty_dir("full");
     let stand = with(&[&full]).await;
     let wrote = DiskUse {
         bytes: 2 << 20,

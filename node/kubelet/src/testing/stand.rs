@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, Pod, PodSpec, Volume};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use swiftlet_model::clock::Clock;
 use swiftlet_model::control_plane::{CONTROL_QUEUE_MAX, ControlPlaneEvent};
@@ -263,6 +264,20 @@ impl Stand {
         let waiting = state.waiting.and_then(|waiting| waiting.reason);
         waiting.or(state.terminated.and_then(|ended| ended.reason))
     }
+}
+
+/// A pod with an emptyDir `data` of at most 1 MiB.
+pub(crate) fn with_empty_dir(uid: &str) -> Pod {
+    let mut pod = pod(uid);
+    pod.spec.as_mut().unwrap().volumes = Some(vec![Volume {
+        name: "data".into(),
+        empty_dir: Some(EmptyDirVolumeSource {
+            size_limit: Some(Quantity("1Mi".into())),
+            ..EmptyDirVolumeSource::default()
+        }),
+        ..Volume::default()
+    }]);
+    pod
 }
 
 /// A pod of this node with one container `main`.

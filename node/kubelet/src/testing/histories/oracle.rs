@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Container;
 use swiftlet_model::runtime::{ContainerState, ContainerStatus, SandboxState};
+use swiftlet_proto::pod::is_sidecar;
 
-use crate::kuberuntime::actions::policy::is_sidecar;
 use crate::testing::histories::Api;
 use crate::testing::runtime::Moment;
 use crate::testing::stand::Stand;
