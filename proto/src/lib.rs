@@ -1,6 +1,8 @@
 //! The link between node and control plane, and helpers that both sides of the API share.
 #![forbid(unsafe_code)]
 
+pub mod amounts;
+pub mod pod;
 pub mod quantity;
 pub mod selector;
 

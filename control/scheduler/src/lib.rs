@@ -14,7 +14,6 @@ mod bind;
 mod cache;
 mod filter;
 pub mod framework;
-mod host_ports;
 mod node_info;
 mod profile;
 mod queue;

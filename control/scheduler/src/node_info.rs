@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use swiftlet_proto::pod::{HostPort, host_ports};
 
-use crate::host_ports::{self, HostPort};
 use crate::resources::{Resources, Unrequested, pod_requests};
 
 /// A node and the sum of its pods, assumed ones included.
@@ -37,7 +37,7 @@ impl PodUse {
         Self {
             requested: pod_requests(pod, Unrequested::Zero),
             counted: pod_requests(pod, Unrequested::Default),
-            ports: host_ports::of(pod),
+            ports: host_ports(pod).collect(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
+use swiftlet_proto::amounts::{self, Amounts};
 use swiftlet_proto::quantity::Quantity;
 
 /// What a container without a CPU request counts for when nodes are compared (Kubernetes'
@@ -14,7 +15,7 @@ const UNREQUESTED_MEMORY_BYTES: i64 = 200 * 1024 * 1024;
 
 /// Amounts of resources; CPU in thousandths, everything else in whole units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resources(BTreeMap<String, i64>);
+pub struct Resources(Amounts);
 
 /// Whether containers that ask for nothing count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +23,6 @@ pub(crate) enum Unrequested {
     Zero,
     Default,
 }
-
-type Amounts = BTreeMap<String, ApiQuantity>;
 
 impl Resources {
     /// Reads amounts of the API. What cannot be read counts as nothing: the API validates it.
@@ -51,10 +50,7 @@ impl Resources {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        for (name, amount) in &other.0 {
-            let entry = self.0.entry(name.clone()).or_insert(0);
-            *entry = entry.saturating_add(*amount);
-        }
+        amounts::add(&mut self.0, &other.0);
     }
 
     pub(crate) fn subtract(&mut self, other: &Self) {
@@ -64,44 +60,18 @@ impl Resources {
         }
     }
 
-    fn at_least(&mut self, other: &Self) {
-        for (name, amount) in &other.0 {
-            let entry = self.0.entry(name.clone()).or_insert(0);
-            *entry = (*entry).max(*amount);
-        }
-    }
-
     fn or_default(&mut self, name: &str, amount: i64) {
         self.0.entry(name.to_owned()).or_insert(amount);
     }
 }
 
-/// What a pod needs at its peak: init containers run one after another beside the sidecars that
-/// were started before them; then the main containers run beside all sidecars. Overhead comes on
-/// top.
+/// What a pod needs at its peak, or as a whole, and the overhead on top.
 pub(crate) fn pod_requests(pod: &Pod, unrequested: Unrequested) -> Resources {
     let Some(spec) = &pod.spec else {
         return Resources::default();
     };
-    let mut running = Resources::default();
-    for container in &spec.containers {
-        running.add(&container_requests(container, unrequested));
-    }
-    let mut sidecars = Resources::default();
-    let mut peak = Resources::default();
-    for container in spec.init_containers.iter().flatten() {
-        let requests = container_requests(container, unrequested);
-        if container.restart_policy.as_deref() == Some("Always") {
-            sidecars.add(&requests);
-            peak.at_least(&sidecars);
-        } else {
-            let mut beside = sidecars.clone();
-            beside.add(&requests);
-            peak.at_least(&beside);
-        }
-    }
-    running.add(&sidecars);
-    running.at_least(&peak);
+    let of = |container: &Container| container_requests(container, unrequested).0;
+    let mut running = Resources(amounts::peak(spec, of));
     override_by_pod(spec, &mut running);
     running.add(&Resources::of(spec.overhead.as_ref()));
     running
@@ -117,11 +87,11 @@ fn override_by_pod(spec: &PodSpec, requests: &mut Resources) {
 }
 
 fn container_requests(container: &Container, unrequested: Unrequested) -> Resources {
-    let amounts: Option<&Amounts> = container
+    let requests = container
         .resources
         .as_ref()
         .and_then(|resources| resources.requests.as_ref());
-    let mut requests = Resources::of(amounts);
+    let mut requests = Resources::of(requests);
     if unrequested == Unrequested::Default {
         requests.or_default("cpu", UNREQUESTED_MILLI_CPU);
         requests.or_default("memory", UNREQUESTED_MEMORY_BYTES);

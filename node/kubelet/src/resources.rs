@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
+use swiftlet_proto::amounts::{add, peak};
 use swiftlet_proto::quantity::Quantity;
 
 /// CPU, in a resource list.
@@ -18,7 +19,7 @@ pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 pub const HUGEPAGES: &str = "hugepages-";
 
 /// Amounts by name: thousandths of a CPU, bytes of everything else.
-pub type Demand = BTreeMap<String, i64>;
+pub type Demand = swiftlet_proto::amounts::Amounts;
 
 /// CPU, memory and disk of a pod or container; `None` where nothing was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +88,7 @@ fn all_containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
         .chain(spec.init_containers.iter().flatten())
 }
 
-/// Sidecars run beside everything that comes after them; an init container runs alone.
+/// What runs at the same time at its highest, or what the pod as a whole has, and the overhead.
 fn total<'a>(
     pod: &'a Pod,
     of: impl Fn(&Container) -> Demand,
@@ -96,33 +97,14 @@ fn total<'a>(
     let Some(spec) = &pod.spec else {
         return Demand::new();
     };
-    let mut main = Demand::new();
-    for container in &spec.containers {
-        add(&mut main, &of(container));
-    }
-    let (mut sidecars, mut highest) = (Demand::new(), Demand::new());
-    for container in spec.init_containers.iter().flatten() {
-        let mut alone = of(container);
-        if container.restart_policy.as_deref() == Some("Always") {
-            add(&mut sidecars, &alone);
-            alone = sidecars.clone();
-        } else {
-            add(&mut alone, &sidecars);
-        }
-        raise(&mut highest, &alone);
-    }
-    add(&mut main, &sidecars);
-    raise(&mut main, &highest);
+    let mut main = peak(spec, of);
     for (name, amount) in read(whole(spec)) {
         let above = name == CPU || name == MEMORY || name.starts_with(HUGEPAGES);
         if above {
             main.insert(name, amount);
         }
     }
-    for (name, amount) in read(spec.overhead.as_ref()) {
-        let sum = main.entry(name).or_default();
-        *sum = sum.saturating_add(amount);
-    }
+    add(&mut main, &read(spec.overhead.as_ref()));
     main
 }
 
@@ -165,22 +147,6 @@ pub fn read(list: Option<&BTreeMap<String, ApiQuantity>>) -> Demand {
         }
     }
     found
-}
-
-/// Adds each amount.
-pub fn add(total: &mut Demand, other: &Demand) {
-    for (name, amount) in other {
-        let sum = total.entry(name.clone()).or_default();
-        *sum = sum.saturating_add(*amount);
-    }
-}
-
-/// Raises each amount to the other one.
-fn raise(highest: &mut Demand, other: &Demand) {
-    for (name, amount) in other {
-        let most = highest.entry(name.clone()).or_insert(*amount);
-        *most = (*most).max(*amount);
-    }
 }
 
 #[cfg(test)]

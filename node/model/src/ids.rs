@@ -76,6 +76,14 @@ impl PodKey {
     }
 }
 
+impl PodKey {
+    /// Name of the folder of the pod's logs.
+    /// Source: `BuildPodLogsDirectory` in `pkg/kubelet/kuberuntime/helpers.go` of Kubernetes.
+    pub fn log_folder(&self) -> String {
+        format!("{}_{}_{}", self.namespace, self.name, self.uid)
+    }
+}
+
 impl fmt::Display for PodKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}({})", self.namespace, self.name, self.uid)

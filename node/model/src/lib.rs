@@ -8,6 +8,7 @@ pub mod cgroups;
 pub mod checkpoints;
 pub mod clock;
 pub mod control_plane;
+pub mod downward;
 pub mod events;
 pub mod ids;
 pub mod lifecycle;

@@ -42,8 +42,7 @@ impl Folders {
 
     /// The pod's logs: what [`swiftlet_model::runtime::SandboxConfig::log_directory`] names.
     pub(crate) fn pod_logs(&self, pod: &PodKey) -> PathBuf {
-        self.logs
-            .join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
+        self.logs.join(pod.log_folder())
     }
 
     /// The log folders of a pod of which only the uid is known.

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{
 };
 use swiftlet_model::control_plane::{ObjectRef, RefKind};
 use swiftlet_model::volumes::VolumeError;
+use swiftlet_proto::pod::lasting_containers;
 use swiftlet_proto::quantity::Quantity;
 
 use crate::failed;
@@ -22,6 +23,18 @@ pub struct Amounts {
     pub memory_bytes: i64,
     /// Bytes.
     pub ephemeral_storage_bytes: i64,
+}
+
+impl Amounts {
+    /// Of one resource; nothing of one that is not counted.
+    pub(crate) fn of(&self, resource: &str) -> i64 {
+        match resource {
+            "cpu" => self.cpu_milli,
+            "memory" => self.memory_bytes,
+            "ephemeral-storage" => self.ephemeral_storage_bytes,
+            _ => 0,
+        }
+    }
 }
 
 /// One volume.
@@ -87,15 +100,8 @@ fn memory_limit(spec: &PodSpec) -> Option<u64> {
         return Some(limit);
     }
     let limit = |container: &Container| memory_of(container.resources.as_ref());
-    let stays = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
-    let init = || spec.init_containers.iter().flatten();
-    let main: Option<u64> = spec
-        .containers
-        .iter()
-        .chain(init().filter(stays))
-        .map(limit)
-        .sum();
-    let first: Option<Vec<u64>> = init().map(limit).collect();
+    let main: Option<u64> = lasting_containers(spec).map(limit).sum();
+    let first: Option<Vec<u64>> = spec.init_containers.iter().flatten().map(limit).collect();
     Some(main?.max(first?.into_iter().max().unwrap_or_default()))
 }
 

@@ -7,15 +7,11 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::cgroups::QosClass;
 use swiftlet_model::ids::{PodKey, PodUid};
+use swiftlet_proto::amounts::add;
+use swiftlet_proto::pod::{HostPort, host_ports};
 
 use crate::cgroups::qos_class;
-use crate::resources::{CPU, Demand, add, pod_demand};
-
-/// Every address of the host.
-const ANY_ADDRESS: &str = "0.0.0.0";
-
-/// A port of the host: protocol, number, address.
-type HostPort = (String, i32, String);
+use crate::resources::{CPU, Demand, pod_demand};
 
 /// The pods that the node has taken and that have not ended.
 #[derive(Clone, Debug, Default)]
@@ -124,38 +120,21 @@ impl Room {
     pub fn ports_taken(&self, pod: &Pod) -> bool {
         let own = PodKey::of(pod).uid;
         host_ports(pod).any(|wanted| {
-            let from = (wanted.0.clone(), wanted.1, String::new());
-            let same = self.ports.range((from, PodUid::from(""))..);
-            let same = same
-                .take_while(|((protocol, port, _), _)| (protocol, port) == (&wanted.0, &wanted.1));
-            let any = |address: &str| address == ANY_ADDRESS;
-            same.into_iter().any(|((_, _, address), uid)| {
-                *uid != own && (any(address) || any(&wanted.2) || *address == wanted.2)
-            })
+            let from = HostPort {
+                ip: String::new(),
+                ..wanted.clone()
+            };
+            let here = self.ports.range((from, PodUid::from(""))..);
+            let mut same = here.take_while(|(held, _)| {
+                (&held.protocol, held.port) == (&wanted.protocol, wanted.port)
+            });
+            same.any(|(held, uid)| *uid != own && held.conflicts(&wanted))
         })
     }
 }
 
 fn cpu(demand: &Demand) -> i64 {
     demand.get(CPU).copied().unwrap_or_default()
-}
-
-/// Ports of the host that the pod's main containers and sidecars hold.
-fn host_ports(pod: &Pod) -> impl Iterator<Item = HostPort> {
-    let spec = pod.spec.as_ref();
-    let containers = spec.into_iter().flat_map(|spec| {
-        let sidecars = spec.init_containers.iter().flatten();
-        let sidecars = sidecars.filter(|one| one.restart_policy.as_deref() == Some("Always"));
-        spec.containers.iter().chain(sidecars)
-    });
-    let ports = containers.flat_map(|container| container.ports.iter().flatten());
-    ports.filter_map(|port| {
-        let number = port.host_port.filter(|port| *port > 0)?;
-        let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
-        let address = port.host_ip.clone().filter(|ip| !ip.is_empty());
-        let address = address.unwrap_or_else(|| ANY_ADDRESS.to_owned());
-        Some((protocol, number, address))
-    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use swiftlet_model::cgroups::QosClass;
+use swiftlet_proto::pod::is_sidecar;
 
 use crate::resources::{CPU, Demand, HUGEPAGES, MEMORY, container_requests, pod_demand, read};
 
@@ -79,7 +80,7 @@ pub fn oom_score_adj(pod: &Pod, container: &Container, memory_capacity_bytes: i6
         QosClass::Burstable => {
             let rest = unassigned_share(pod);
             let mut request = memory_request(container);
-            if container.restart_policy.as_deref() == Some("Always") {
+            if is_sidecar(container) {
                 // A sidecar is not killed before the containers that it serves.
                 let mains = spec.into_iter().flat_map(|spec| &spec.containers);
                 request = request.max(mains.map(memory_request).min().unwrap_or_default());

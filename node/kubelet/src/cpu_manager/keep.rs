@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::cgroups::QosClass;
 use swiftlet_model::ids::{PodKey, PodUid};
+use swiftlet_proto::pod::is_sidecar;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -185,10 +186,9 @@ fn exclusive_requests(pod: &Pod) -> Vec<(String, usize)> {
     if whole || qos_class(pod) != QosClass::Guaranteed {
         return Vec::new();
     }
-    let sidecar = |one: &&Container| one.restart_policy.as_deref() == Some("Always");
     let all = spec.into_iter().flat_map(|spec| {
-        let sidecars = spec.init_containers.iter().flatten().filter(sidecar);
-        sidecars.chain(&spec.containers)
+        let init = spec.init_containers.iter().flatten();
+        init.filter(|one| is_sidecar(one)).chain(&spec.containers)
     });
     all.filter_map(|container| {
         let milli = container_requests(container).cpu_milli.unwrap_or_default();

@@ -164,10 +164,7 @@ impl Manager {
     fn paths(&self, pod: &Pod) -> PodPaths {
         let key = PodKey::of(pod);
         PodPaths {
-            logs: self
-                .shared
-                .log_root
-                .join(format!("{}_{}_{}", key.namespace, key.name, key.uid)),
+            logs: self.shared.log_root.join(key.log_folder()),
             pod: key.uid,
         }
     }

@@ -81,9 +81,8 @@ enum RotationError {
 
 /// Where the runtime writes the log of a container.
 pub(crate) fn container_log(root: &Path, pod: &PodKey, container: &str, attempt: u32) -> PathBuf {
-    let folder = format!("{}_{}_{}", pod.namespace, pod.name, pod.uid);
     let file = format!("{attempt}.log");
-    root.join(folder).join(container).join(file)
+    root.join(pod.log_folder()).join(container).join(file)
 }
 
 /// Removes the log of a container that is being removed, and all that was made of it.

@@ -35,7 +35,7 @@ mod init;
 pub mod order;
 pub mod policy;
 
-pub use containers::as_container;
+pub use containers::{as_container, container_of};
 pub use policy::RestartPolicy;
 
 /// What one pass must do, in the order in which it is done.

@@ -24,7 +24,7 @@ pub mod security;
 pub mod sysctl;
 
 pub use non_root::NonRootError;
-pub use sandbox::{SandboxInputs, log_directory, sandbox_config};
+pub use sandbox::{SandboxInputs, sandbox_config};
 
 /// Grace period of a pod that names none, in seconds.
 pub const GRACE_PERIOD_S_DEFAULT: i64 = 30;

@@ -9,7 +9,7 @@ use swiftlet_model::ids::{ContainerId, PodKey, PodUid};
 use swiftlet_model::runtime::{ContainerStatus, RuntimeError};
 use swiftlet_model::volumes::PodFiles;
 
-use crate::kuberuntime::config::log_directory;
+use crate::housekeeping::logs::container_log;
 use crate::kuberuntime::execute::Answer;
 use crate::shared::Shared;
 
@@ -35,16 +35,14 @@ pub(crate) struct LastWords {
 impl LastWords {
     /// The last words of that attempt of a container.
     pub(crate) fn of(pod: &Pod, container: &Container, attempt: u32, log_root: &Path) -> Self {
-        let name = &container.name;
+        let (key, name) = (PodKey::of(pod), &container.name);
         let policy = container.termination_message_policy.as_deref();
         Self {
-            pod: PodKey::of(pod).uid,
+            pod: key.uid.clone(),
             container: name.clone(),
             attempt,
             falls_back: policy == Some("FallbackToLogsOnError"),
-            log: log_directory(pod, log_root)
-                .join(name)
-                .join(format!("{attempt}.log")),
+            log: container_log(log_root, &key, name, attempt),
         }
     }
 

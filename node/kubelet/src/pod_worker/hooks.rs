@@ -8,6 +8,7 @@ use swiftlet_model::ids::ContainerId;
 use swiftlet_model::runtime::ContainerState;
 use tokio_util::sync::CancellationToken;
 
+use crate::kuberuntime::actions::container_of;
 use crate::kuberuntime::hooks::{self, Hook, HookError, POST_START_LIMIT, post_start, pre_stop};
 use crate::pod_worker::Worker;
 use crate::pod_worker::lanes::Lane;
@@ -55,7 +56,7 @@ impl Worker {
     }
 
     fn launch_post_start(&mut self, name: &str, id: ContainerId) {
-        let container = self.container_spec(name);
+        let container = container_of(self.pod(), name);
         let Some((container, handler)) = container
             .as_ref()
             .and_then(|one| post_start(one).map(|handler| (one, handler)))
@@ -122,7 +123,7 @@ impl Worker {
             FAILED_POST_START_HOOK,
             text,
         );
-        let container = self.container_spec(&name);
+        let container = container_of(self.pod(), &name);
         let handler: Option<LifecycleHandler> =
             container.as_ref().and_then(|one| post_start(one).cloned());
         let message = handler.map(|one| Hook::failure(&one, &name, &self.key, &why));

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use swiftlet_model::ids::ContainerId;
 use swiftlet_model::runtime::LinuxResources;
+use swiftlet_proto::pod::plain_container;
 use tokio::sync::watch;
 
 use crate::cgroups::{container_resources, qos_class};
@@ -75,7 +76,7 @@ impl Worker {
     pub(super) fn promised_to(&self, mut container: Container) -> (Container, String) {
         let cpuset = self.shared.cpus.cpuset(&self.key.uid, &container.name);
         let pod = self.promised_pod();
-        if let Some(promised) = container_of(&pod, &container.name) {
+        if let Some(promised) = plain_container(&pod, &container.name) {
             container.resources.clone_from(&promised.resources);
         }
         (container, cpuset)
@@ -163,7 +164,7 @@ impl Worker {
         let shared = &self.shared;
         let memory = shared.node.borrow().capacity.memory_bytes;
         let limits = |pod, name: &str, cpuset: String| {
-            let container = container_of(pod, name)?;
+            let container = plain_container(pod, name)?;
             Some(LinuxResources {
                 cpuset_cpus: cpuset,
                 ..container_resources(pod, container, memory)
@@ -199,7 +200,7 @@ impl Worker {
         };
         let status = container.clone();
         let wants = self.resizing.resize.allocated_pod(self.pod());
-        let Some(spec) = container_of(&wants, status.name.as_str()) else {
+        let Some(spec) = plain_container(&wants, status.name.as_str()) else {
             return;
         };
         if self.resizing.resize.needs_restart(spec) {
@@ -242,7 +243,7 @@ impl Worker {
             // The promise may have changed while the call was in flight: the next pass sees it.
             let now_has = self.resizing.resize.allocated_pod(self.pod());
             let memory = self.shared.node.borrow().capacity.memory_bytes;
-            let same = container_of(&now_has, &name).is_some_and(|container| {
+            let same = plain_container(&now_has, &name).is_some_and(|container| {
                 let wants = container_resources(&now_has, container, memory);
                 wants.memory_limit_bytes == limits.memory_limit_bytes
                     && wants.cpu_shares == limits.cpu_shares
@@ -253,13 +254,4 @@ impl Worker {
             }
         }
     }
-}
-
-fn container_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
-    let spec = pod.spec.as_ref()?;
-    let mut all = spec
-        .containers
-        .iter()
-        .chain(spec.init_containers.iter().flatten());
-    all.find(|one| one.name == name)
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::PodStatus;
 use swiftlet_model::ids::ContainerId;
 
-use crate::kuberuntime::actions::ready_sandbox;
+use crate::kuberuntime::actions::{container_of, ready_sandbox};
 use crate::kuberuntime::config::host_network;
 use crate::kuberuntime::execute;
 use crate::kuberuntime::last_words::LastWords;
@@ -13,7 +13,6 @@ use crate::pod_worker::phase::{Cause, Phase};
 use crate::pod_worker::queue::Wish;
 use crate::resize::Shown;
 use crate::status::generate::{StatusFacts, generate};
-use crate::status::lists::container_of;
 
 impl Worker {
     pub(super) fn show(&mut self) {

@@ -10,7 +10,7 @@ use swiftlet_model::runtime::SandboxConfig;
 
 use crate::cgroups::{cgroup_path, qos_class};
 use crate::images::{Present, is_failed_pull};
-use crate::kuberuntime::actions::{ContainerStart, as_container, ready_sandbox};
+use crate::kuberuntime::actions::{ContainerStart, container_of, ready_sandbox};
 use crate::kuberuntime::config::{SandboxInputs, host_network, sandbox_config};
 use crate::kuberuntime::early::configured;
 use crate::kuberuntime::env::{EnvFacts, needs_pod_ip};
@@ -168,24 +168,12 @@ impl Worker {
         self.tell(name, EventKind::Warning, FAILED, error);
     }
 
-    /// The container of that name in the pod's spec, whatever its kind.
-    pub(super) fn container_spec(&self, name: &str) -> Option<Container> {
-        let spec = self.order.pod.spec.as_ref()?;
-        let init = spec.init_containers.iter().flatten();
-        let mut all = spec.containers.iter().chain(init);
-        if let Some(container) = all.find(|one| one.name == name) {
-            return Some(container.clone());
-        }
-        let mut debug = spec.ephemeral_containers.iter().flatten();
-        debug.find(|one| one.name == name).map(as_container)
-    }
-
     pub(super) fn start(&mut self, start: &ContainerStart, now: Instant) {
         let first = start.after.as_ref();
         if first.is_some_and(|first| !self.view.waiting.contains_key(first.as_str())) {
             return;
         }
-        let Some(container) = self.container_spec(start.name.as_str()) else {
+        let Some(container) = container_of(self.pod(), start.name.as_str()) else {
             return;
         };
         let busy = [

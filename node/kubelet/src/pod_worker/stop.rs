@@ -13,7 +13,7 @@ use swiftlet_model::runtime::ContainerState;
 
 use crate::housekeeping::logs::container_log;
 use crate::kuberuntime::actions::order::may_stop;
-use crate::kuberuntime::actions::{ContainerStop, PodActions};
+use crate::kuberuntime::actions::{ContainerStop, PodActions, container_of};
 use crate::kuberuntime::config::grace_period_s;
 use crate::kuberuntime::execute;
 use crate::kuberuntime::hooks::pre_stop;
@@ -161,7 +161,7 @@ impl Worker {
     }
 
     fn run_pre_stop(&mut self, stop: &ContainerStop, left: Duration) -> bool {
-        let container = self.container_spec(stop.name.as_str());
+        let container = container_of(self.pod(), stop.name.as_str());
         let Some(container) = container.filter(|one| pre_stop(one).is_some()) else {
             return false;
         };

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use swiftlet_model::ids::ContainerId;
 use swiftlet_model::runtime::{ContainerState, RuntimePod};
+use swiftlet_proto::pod::is_sidecar;
 
-use crate::kuberuntime::actions::policy::is_sidecar;
 use crate::prober::quiet::Quiet;
 use crate::prober::results::{ProbeKind, ProbeResults, Unhealthy};
 use crate::prober::thresholds::Thresholds;

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
+use swiftlet_proto::pod::is_sidecar;
 
-use crate::kuberuntime::actions::policy::is_sidecar;
 use crate::status::containers::api_time;
 use crate::status::failure::PodFailure;
 use crate::status::phase::PodPhase;

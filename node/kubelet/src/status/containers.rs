@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use swiftlet_model::runtime::{ContainerExit, ContainerState, ContainerStatus};
+use swiftlet_proto::pod::is_sidecar;
 
 use crate::kuberuntime::actions::BackingOff;
-use crate::kuberuntime::actions::policy::is_sidecar;
 use crate::kuberuntime::backoff;
 use crate::kuberuntime::history::{History, UNKNOWN_EXIT_CODE, UNKNOWN_EXIT_REASON, lost};
 use crate::prober::results::ProbeResults;

@@ -1,12 +1,12 @@
 //! The three lists of container statuses, with what is kept of those shown before. Pure.
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodSpec, PodStatus,
+    Container, ContainerState, ContainerStateTerminated, ContainerStatus, PodSpec, PodStatus,
 };
 use swiftlet_model::ids::PodKey;
+use swiftlet_proto::pod::is_sidecar;
 
 use crate::kuberuntime::actions::as_container;
-use crate::kuberuntime::actions::policy::is_sidecar;
 use crate::kuberuntime::history::{UNKNOWN_EXIT_CODE, UNKNOWN_EXIT_REASON};
 use crate::status::containers::{ContainerFacts, Role, statuses};
 use crate::status::generate::StatusFacts;
@@ -189,16 +189,4 @@ fn keep_terminated(shown: &[ContainerStatus], new: &mut [ContainerStatus]) {
             *one = before.clone();
         }
     }
-}
-
-/// The container of that name in any of the pod's lists.
-pub(crate) fn container_of(pod: &Pod, name: &str) -> Option<Container> {
-    let spec = pod.spec.as_ref()?;
-    let init = spec.init_containers.iter().flatten();
-    let mut plain = spec.containers.iter().chain(init);
-    if let Some(found) = plain.find(|one| one.name == name) {
-        return Some(found.clone());
-    }
-    let mut ephemeral = spec.ephemeral_containers.iter().flatten();
-    ephemeral.find(|one| one.name == name).map(as_container)
 }

@@ -1,8 +1,9 @@
 //! `status.phase`. Pure; the rules are those of `getPhase` in `pkg/kubelet/kubelet_pods.go`.
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodSpec};
+use swiftlet_proto::pod::is_sidecar;
 
-use crate::kuberuntime::actions::policy::{RestartPolicy, is_sidecar};
+use crate::kuberuntime::actions::policy::RestartPolicy;
 
 /// The pod's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

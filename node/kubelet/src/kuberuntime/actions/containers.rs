@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, EphemeralContainer};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod};
 use swiftlet_model::ids::{ContainerId, ContainerName};
 use swiftlet_model::runtime::{ContainerState, ContainerStatus, SandboxStatus};
+use swiftlet_proto::pod::{is_sidecar, plain_container};
 
 use crate::kuberuntime::actions::policy::{may_restart, restarts};
 use crate::kuberuntime::actions::{
@@ -126,7 +127,7 @@ impl Decision<'_> {
         let init = self.init().iter().any(|one| one.name == *name);
         let who = if init { "Init container" } else { "Container" };
         // An init container that runs is let run to its end.
-        let once = init && !crate::kuberuntime::actions::policy::is_sidecar(container);
+        let once = init && !is_sidecar(container);
         if hash::changed(record.spec_hash, container) && !once {
             let tail = if init { "" } else { ", will be restarted" };
             let message = format!("{who} {name} definition changed{tail}");
@@ -209,6 +210,16 @@ impl Decision<'_> {
             after: None,
         }
     }
+}
+
+/// The container of that name in any of the pod's lists.
+pub fn container_of(pod: &Pod, name: &str) -> Option<Container> {
+    if let Some(found) = plain_container(pod, name) {
+        return Some(found.clone());
+    }
+    let spec = pod.spec.as_ref()?;
+    let mut ephemeral = spec.ephemeral_containers.iter().flatten();
+    ephemeral.find(|one| one.name == name).map(as_container)
 }
 
 /// An ephemeral container as a container: it has the same fields, and a target beside them.

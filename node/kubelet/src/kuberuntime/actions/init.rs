@@ -3,8 +3,9 @@
 
 use k8s_openapi::api::core::v1::Container;
 use swiftlet_model::runtime::{ContainerState, ContainerStatus, SandboxStatus};
+use swiftlet_proto::pod::is_sidecar;
 
-use crate::kuberuntime::actions::policy::{is_sidecar, restarts};
+use crate::kuberuntime::actions::policy::restarts;
 use crate::kuberuntime::actions::{Decision, PodActions};
 
 impl Decision<'_> {

@@ -2,8 +2,7 @@
 //! `pkg/kubelet/kuberuntime/kuberuntime_termination_order.go`.
 
 use k8s_openapi::api::core::v1::PodSpec;
-
-use crate::kuberuntime::actions::policy::is_sidecar;
+use swiftlet_proto::pod::is_sidecar;
 
 /// Whether it is a container's turn to be stopped, while those run for which `lives` is true:
 /// main containers end first and all at once, then the sidecars, the one that was started last

@@ -46,11 +46,6 @@ impl RestartPolicy {
     }
 }
 
-/// An init container that goes on beside the main ones: a sidecar.
-pub fn is_sidecar(init: &Container) -> bool {
-    init.restart_policy.as_deref() == Some("Always")
-}
-
 /// Whether this container is started again after it has ended with `code`: its rules come first,
 /// then its own policy, then the pod's.
 pub fn restarts(spec: &PodSpec, container: &Container, code: i32) -> bool {

@@ -2,8 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerPort, PodSpec};
 use swiftlet_model::runtime::PortMapping;
-
-use crate::kuberuntime::actions::policy::is_sidecar;
+use swiftlet_proto::pod::lasting_containers;
 
 /// The host ports of the pod's main containers and sidecars. A pod in the node's own network needs
 /// none: what it listens on is a port of the node already.
@@ -11,10 +10,7 @@ pub(super) fn port_mappings(spec: &PodSpec) -> Vec<PortMapping> {
     if spec.host_network.unwrap_or_default() {
         return Vec::new();
     }
-    let sidecars = spec.init_containers.iter().flatten();
-    let sidecars = sidecars.filter(|one| is_sidecar(one));
-    let containers = spec.containers.iter().chain(sidecars);
-    let ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let ports = lasting_containers(spec).flat_map(|container| container.ports.iter().flatten());
     ports.filter_map(port_mapping).collect()
 }
 

@@ -27,12 +27,6 @@ pub struct SandboxInputs<'a> {
     pub resolv_conf: Option<&'a str>,
 }
 
-/// Folder of a pod's logs (`BuildPodLogsDirectory` in `pkg/kubelet/kuberuntime/helpers.go`).
-pub fn log_directory(pod: &Pod, log_root: &Path) -> std::path::PathBuf {
-    let key = PodKey::of(pod);
-    log_root.join(format!("{}_{}_{}", key.namespace, key.name, key.uid))
-}
-
 /// The sandbox of a pod; the runtime's handler is filled in by who looks up the RuntimeClass.
 pub fn sandbox_config(pod: &Pod, attempt: u32, inputs: &SandboxInputs<'_>) -> SandboxConfig {
     let key = PodKey::of(pod);
@@ -46,7 +40,7 @@ pub fn sandbox_config(pod: &Pod, attempt: u32, inputs: &SandboxInputs<'_>) -> Sa
     SandboxConfig {
         attempt,
         hostname,
-        log_directory: log_directory(pod, inputs.log_root),
+        log_directory: inputs.log_root.join(key.log_folder()),
         labels,
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
         cgroup_parent: inputs.cgroup.to_owned(),
