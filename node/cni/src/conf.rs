@@ -3,26 +3,33 @@
 //! [`fields`] is the JSON as it may be written, [`NetworkConf`] what it means. Nothing that
 //! somebody wrote is ignored: a field that is unknown or not served is an error that names it.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::error::NetworkError;
 use crate::host_ports::{PortMapping, Protocol};
+use crate::ipam::Lease;
 use crate::ipam::range::Range;
 use crate::ipam::range_set::RangeSet;
 use crate::netlink::route::Hop;
 use crate::result::Dns;
 
+mod extras;
 mod fields;
+mod restrictions;
 
-use fields::{Fields, IpamFields, PortFields};
+pub(crate) use extras::Extras;
+use fields::{Fields, IpamFields, PortFields, RangeFields};
+pub(crate) use restrictions::{Restrictions, VlanConf};
 
 /// Longest name of a network interface (`IFNAMSIZ` without its zero, include/uapi/linux/if.h).
 pub(crate) const INTERFACE_NAME_BYTES_MAX: usize = 15;
 /// Most bridges of one network.
 const BRIDGES_MAX: usize = 64;
+/// Most range sets of one network, and so addresses of one pod.
+const RANGE_SETS_MAX: usize = 8;
 /// The bridge's name when the conf has none.
 const DEFAULT_BRIDGE: &str = "swiftlet0";
 /// Smallest MTU of IPv4 (RFC 791), largest of a veth.
@@ -41,14 +48,18 @@ pub struct NetworkConf {
     pub(crate) promiscuous: bool,
     pub(crate) mtu: Option<u32>,
     pub(crate) data_dir: Option<PathBuf>,
-    /// One range set per bridge.
-    pub(crate) range_sets: Vec<RangeSet>,
+    /// Per bridge, then per address that a pod gets.
+    pub(crate) range_sets: Vec<Vec<RangeSet>>,
     /// Subnets of all ranges, before they were divided among bridges.
-    pub(crate) subnets: Vec<Ipv4Net>,
-    /// Routes of the pod; without a gateway they go through the subnet's.
+    pub(crate) subnets: Vec<IpNet>,
+    /// Routes of the pod; without a gateway they go through that of the pod's subnet.
     pub(crate) routes: Vec<Hop>,
     pub(crate) is_default_gateway: bool,
     pub(crate) dns: Dns,
+    /// What one pod asks for, and what is beside the network itself.
+    pub(crate) extras: Extras,
+    /// What bounds a pod.
+    pub(crate) restrictions: Restrictions,
     /// Ports of the node that lead to the pod.
     pub(crate) ports: Vec<PortMapping>,
     /// GC: what still lives, as (container id, interface).
@@ -61,8 +72,9 @@ impl NetworkConf {
         let fields: Fields = serde_json::from_slice(json).map_err(NetworkError::Decode)?;
         fields.refuse_what_is_not_served()?;
         let bridges = bridge_names(&fields)?;
-        let ranges = ranges(&fields.ipam)?;
-        let subnets = ranges.iter().map(|range| range.subnet).collect();
+        let sets = range_sets(&fields.ipam)?;
+        let ranges = sets.iter().flat_map(RangeSet::ranges);
+        let subnets = ranges.map(|range| range.subnet).collect();
         if fields.hairpin_mode && fields.promisc_mode {
             return Err(conf(
                 "promiscMode",
@@ -73,11 +85,16 @@ impl NetworkConf {
         if mtu.is_some_and(|mtu| !MTU_RANGE.contains(&mtu)) {
             return Err(conf("mtu", "must be 68 to 65535"));
         }
+        let runtime = fields.runtime_config;
+        let restrictions = Restrictions::new(&fields.restrictions, runtime.bandwidth)?;
+        restrictions.vlan.fits(&bridges)?;
         Ok(Self {
-            range_sets: divide(ranges, bridges.len())?,
+            range_sets: divide(sets, bridges.len())?,
             routes: routes(&fields.ipam)?,
-            dns: dns(&fields)?,
-            ports: ports(&fields.runtime_config.port_mappings)?,
+            dns: runtime.dns.over(dns(&fields.dns, &fields.ipam)?),
+            extras: Extras::new(fields.extras, &runtime.ips, &runtime.mac)?,
+            restrictions,
+            ports: ports(&runtime.port_mappings)?,
             cni_version: fields.cni_version,
             name: fields.name,
             bridges,
@@ -108,6 +125,8 @@ impl NetworkConf {
             serde_json::from_slice(json).map_err(NetworkError::Decode)?;
         if let Some(fields) = conf.as_object_mut() {
             fields.retain(|name, _| !["runtimeConfig", "args", "prevResult"].contains(&&**name));
+            let ipam = fields.get_mut("ipam").and_then(|ipam| ipam.as_object_mut());
+            ipam.map(|ipam| ipam.remove("resolvConf"));
         }
         Self::parse(conf.to_string().as_bytes())
     }
@@ -125,15 +144,21 @@ impl NetworkConf {
         )
     }
 
-    /// The routes of a pod whose subnet has this gateway, as the result shows them.
-    pub(crate) fn pod_routes(&self, gateway: Ipv4Addr) -> Vec<Hop> {
+    /// The routes of a pod with this lease, as the result shows them.
+    pub(crate) fn pod_routes(&self, lease: &Lease) -> Vec<Hop> {
         let mut routes = self.routes.clone();
-        let default = Ipv4Net::default();
-        if self.is_default_gateway && !routes.iter().any(|hop| hop.destination == default) {
-            routes.push(Hop {
-                destination: default,
-                gateway: Some(gateway),
-            });
+        for gateway in lease.addresses.iter().map(|leased| leased.gateway) {
+            let destination = match gateway {
+                IpAddr::V4(_) => IpNet::V4(Ipv4Net::default()),
+                IpAddr::V6(_) => IpNet::V6(Ipv6Net::default()),
+            };
+            // One per family: the first set of the family has it.
+            if self.is_default_gateway && !routes.iter().any(|hop| hop.destination == destination) {
+                routes.push(Hop {
+                    destination,
+                    gateway: Some(gateway),
+                });
+            }
         }
         routes
     }
@@ -166,7 +191,8 @@ fn bridge_names(fields: &Fields) -> Result<Vec<String>, NetworkError> {
     Ok(names)
 }
 
-fn ranges(ipam: &IpamFields) -> Result<Vec<Range>, NetworkError> {
+/// The range sets as they are written: a pod gets an address of each.
+fn range_sets(ipam: &IpamFields) -> Result<Vec<RangeSet>, NetworkError> {
     if ipam.kind != "host-local" {
         return Err(conf(
             "ipam.type",
@@ -177,33 +203,57 @@ fn ranges(ipam: &IpamFields) -> Result<Vec<Range>, NetworkError> {
     if let Some(range) = ipam.old_range() {
         written.insert(0, vec![range]);
     }
-    let [set] = written.as_slice() else {
-        let reason = format!("{} range sets given, exactly one is served", written.len());
+    if !(1..=RANGE_SETS_MAX).contains(&written.len()) {
+        let reason = format!("{} range sets given: 1 to 8 are served", written.len());
         return Err(conf("ipam.ranges", &reason));
-    };
-    set.iter()
-        .map(|range| {
-            let subnet = range.subnet.parse().map_err(|_| {
-                conf(
-                    "ipam.subnet",
-                    &format!("{:?} is not an IPv4 subnet", range.subnet),
-                )
-            })?;
-            Range::new(subnet, range.range_start, range.range_end, range.gateway)
-                .map_err(|error| conf("ipam.ranges", &error.to_string()))
-        })
-        .collect()
+    }
+    let mut sets: Vec<RangeSet> = Vec::new();
+    for ranges in &written {
+        let ranges: Result<_, _> = ranges.iter().map(range).collect();
+        let set = RangeSet::new(ranges?).map_err(|error| wrong_range(&error))?;
+        for before in &sets {
+            let apart = before.refuse_overlap(&set);
+            apart.map_err(|error| wrong_range(&error))?;
+        }
+        sets.push(set);
+    }
+    Ok(sets)
 }
 
-/// One range set per bridge. Several bridges share one subnet by halves, quarters, …: each bridge
-/// is the gateway of its own part, so pods on different bridges reach each other by routing.
-fn divide(ranges: Vec<Range>, bridges: usize) -> Result<Vec<RangeSet>, NetworkError> {
-    let overlap = || conf("ipam.ranges", "ranges overlap, or there is none");
+fn range(fields: &RangeFields) -> Result<Range, NetworkError> {
+    let subnet = fields.subnet.parse();
+    let no_subnet = || format!("{:?} is not a subnet", fields.subnet);
+    let subnet = subnet.map_err(|_| conf("ipam.subnet", &no_subnet()))?;
+    Range::new(subnet, fields.range_start, fields.range_end, fields.gateway)
+        .map_err(|error| wrong_range(&error))
+}
+
+fn wrong_range(error: &dyn std::error::Error) -> NetworkError {
+    conf("ipam.ranges", &error.to_string())
+}
+
+/// All range sets for each bridge. Several bridges share each subnet by halves, quarters, …: each
+/// bridge is the gateway of its own part, so pods on different bridges reach each other by routing.
+fn divide(sets: Vec<RangeSet>, bridges: usize) -> Result<Vec<Vec<RangeSet>>, NetworkError> {
     if bridges == 1 {
-        return Ok(vec![RangeSet::new(ranges).ok_or_else(overlap)?]);
+        return Ok(vec![sets]);
     }
-    let [range] = ranges.as_slice() else {
-        return Err(conf("bridges", "more than one needs exactly one range"));
+    let mut per_bridge = vec![Vec::new(); bridges];
+    for set in &sets {
+        for (bridge, part) in per_bridge.iter_mut().zip(parts(set, bridges)?) {
+            bridge.push(part);
+        }
+    }
+    Ok(per_bridge)
+}
+
+/// One part of the set's subnet for each bridge.
+fn parts(set: &RangeSet, bridges: usize) -> Result<Vec<RangeSet>, NetworkError> {
+    let [range] = set.ranges() else {
+        return Err(conf(
+            "bridges",
+            "more than one needs exactly one range in each set",
+        ));
     };
     let whole = Range::new(range.subnet, None, None, None);
     if whole.as_ref() != Ok(range) {
@@ -221,7 +271,7 @@ fn divide(ranges: Vec<Range>, bridges: usize) -> Result<Vec<RangeSet>, NetworkEr
         .take(bridges)
         .map(|part| {
             let range = Range::new(part, None, None, None).map_err(|_| too_small())?;
-            RangeSet::new(vec![range]).ok_or_else(overlap)
+            RangeSet::new(vec![range]).map_err(|error| wrong_range(&error))
         })
         .collect()
 }
@@ -229,12 +279,15 @@ fn divide(ranges: Vec<Range>, bridges: usize) -> Result<Vec<RangeSet>, NetworkEr
 fn routes(ipam: &IpamFields) -> Result<Vec<Hop>, NetworkError> {
     let mut routes: Vec<Hop> = Vec::new();
     for route in &ipam.routes {
-        let destination: Ipv4Net = route.dst.parse().map_err(|_| {
-            conf(
-                "ipam.routes",
-                &format!("{:?} is not an IPv4 subnet", route.dst),
-            )
-        })?;
+        let destination: IpNet = route
+            .dst
+            .parse()
+            .map_err(|_| conf("ipam.routes", &format!("{:?} is not a subnet", route.dst)))?;
+        let is_v4 = destination.addr().is_ipv4();
+        if route.gw.is_some_and(|gateway| gateway.is_ipv4() != is_v4) {
+            let reason = format!("gw of {:?} is of the other family", route.dst);
+            return Err(conf("ipam.routes", &reason));
+        }
         let hop = Hop {
             destination: destination.trunc(),
             gateway: route.gw,
@@ -262,12 +315,13 @@ fn ports(all: &[PortFields]) -> Result<Vec<PortMapping>, NetworkError> {
                 "sctp" => Protocol::Sctp,
                 other => return Err(conf(field, &format!("{other:?} is no protocol"))),
             };
-            let host_ip = match one.host_ip.as_str() {
-                "" | "0.0.0.0" => None,
-                text => Some(text.parse().map_err(|_| {
-                    conf(field, &format!("hostIP {text:?} is not an IPv4 address"))
-                })?),
-            };
+            let host_ip =
+                match one.host_ip.as_str() {
+                    "" => None,
+                    text => Some(text.parse().map_err(|_| {
+                        conf(field, &format!("hostIP {text:?} is not an IP address"))
+                    })?),
+                };
             Ok(PortMapping {
                 host_port: one.host_port,
                 container_port: one.container_port,
@@ -278,10 +332,13 @@ fn ports(all: &[PortFields]) -> Result<Vec<PortMapping>, NetworkError> {
         .collect()
 }
 
-fn dns(fields: &Fields) -> Result<Dns, NetworkError> {
-    match &fields.ipam.resolv_conf {
-        Some(path) if !path.is_empty() => Dns::from_resolv_conf(path.as_ref()),
-        _ => Ok(fields.dns.clone()),
+/// The conf's own word, or else what the file says.
+fn dns(written: &Dns, ipam: &IpamFields) -> Result<Dns, NetworkError> {
+    match &ipam.resolv_conf {
+        Some(path) if !path.is_empty() && written.is_empty() => {
+            Dns::from_resolv_conf(path.as_ref())
+        }
+        _ => Ok(written.clone()),
     }
 }
 

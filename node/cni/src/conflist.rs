@@ -1,11 +1,12 @@
 //! The conf that tells containerd to ask this program.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde_json::{Value, json};
+
+use crate::disk;
 
 /// Name of the file: before everything that a package installs, because the first one wins.
 pub const FILE_NAME: &str = "10-swiftlet.conflist";
@@ -19,10 +20,10 @@ pub struct PodNetwork {
     pub name: String,
     /// The (first) bridge.
     pub bridge: String,
-    /// How many bridges share the subnet; 1 serves up to about 500 pods.
+    /// How many bridges share the subnets; 1 serves up to about 500 pods.
     pub bridges: usize,
-    /// Addresses of pods.
-    pub subnet: Ipv4Net,
+    /// Addresses of pods: each pod gets one of each subnet.
+    pub subnets: Vec<IpNet>,
     /// MTU of the pods' interfaces; the kernel's default if `None`.
     pub mtu: Option<u32>,
     /// Where addresses are written down, one folder per network.
@@ -45,19 +46,31 @@ impl PodNetwork {
         json!({ "cniVersion": CNI_VERSION, "name": self.name, "plugins": [self.plugin()] })
     }
 
+    /// One for each family that pods have.
+    fn default_routes(&self) -> Vec<Value> {
+        let has = |v4: bool| self.subnets.iter().any(|one| one.addr().is_ipv4() == v4);
+        let defaults = [(true, "0.0.0.0/0"), (false, "::/0")].into_iter();
+        let wanted = defaults.filter(|(v4, _)| has(*v4));
+        wanted.map(|(_, dst)| json!({ "dst": dst })).collect()
+    }
+
     fn plugin(&self) -> Value {
+        let ranges = self
+            .subnets
+            .iter()
+            .map(|subnet| json!([{ "subnet": subnet }]));
         let mut plugin = json!({
             "type": "swiftlet-cni",
             "bridge": self.bridge,
             "isGateway": true,
             "ipMasq": true,
             "hairpinMode": true,
-            "capabilities": { "portMappings": true },
+            "capabilities": { "portMappings": true, "bandwidth": true },
             "socket": self.socket,
             "ipam": {
                 "type": "host-local",
-                "subnet": self.subnet,
-                "routes": [{ "dst": "0.0.0.0/0" }],
+                "ranges": ranges.collect::<Vec<_>>(),
+                "routes": self.default_routes(),
                 "dataDir": self.data_dir,
             },
         });
@@ -76,12 +89,12 @@ impl PodNetwork {
 /// The file is renamed within the folder: containerd watches it, and does not see a file that is
 /// moved in from elsewhere.
 pub fn write_conf(dir: &Path, network: &PodNetwork) -> io::Result<PathBuf> {
-    fs::create_dir_all(dir)?;
+    disk::create_dir_all(dir)?;
     let path = dir.join(FILE_NAME);
     // containerd reads .conf, .conflist and .json; this name has none of these ends.
     let new = dir.join(format!("{FILE_NAME}.new"));
-    fs::write(&new, format!("{:#}\n", network.conflist()))?;
-    fs::rename(&new, &path)?;
+    disk::write(&new, format!("{:#}\n", network.conflist()))?;
+    disk::rename(&new, &path)?;
     Ok(path)
 }
 
@@ -95,7 +108,7 @@ mod tests {
             name: "swiftlet".into(),
             bridge: "swiftlet0".into(),
             bridges,
-            subnet: "10.88.0.0/16".parse().unwrap(),
+            subnets: vec!["10.88.0.0/16".parse().unwrap()],
             mtu: Some(1450),
             data_dir: "/run/swiftlet/ipam".into(),
             socket: "/run/swiftlet/cni.sock".into(),
@@ -106,11 +119,36 @@ mod tests {
     fn what_is_written_is_what_the_node_reads() {
         let dir = tempfile::tempdir().unwrap();
         let path = write_conf(dir.path(), &network(2)).unwrap();
-        let written: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        let written: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         assert_eq!(written, network(2).conflist());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         let conf = NetworkConf::parse(&network(2).plugin_conf()).unwrap();
         assert_eq!(conf.bridges, ["swiftlet0", "swiftlet1"]);
         assert_eq!(conf.mtu, Some(1450));
+    }
+
+    #[test]
+    fn a_pod_of_both_families_has_an_address_and_a_default_route_of_each() {
+        let both = PodNetwork {
+            subnets: vec![
+                "10.88.0.0/16".parse().unwrap(),
+                "fd00:88::/64".parse().unwrap(),
+            ],
+            ..network(2)
+        };
+        let conf = NetworkConf::parse(&both.plugin_conf()).unwrap();
+        assert_eq!(conf.range_sets.len(), 2);
+        assert!(conf.range_sets.iter().all(|sets| sets.len() == 2));
+        let destinations = |conf: &NetworkConf| -> Vec<_> {
+            let routes = conf.routes.iter();
+            routes.map(|hop| hop.destination.to_string()).collect()
+        };
+        assert_eq!(destinations(&conf), ["0.0.0.0/0", "::/0"]);
+        let six = PodNetwork {
+            subnets: vec!["fd00:88::/64".parse().unwrap()],
+            ..network(1)
+        };
+        let conf = NetworkConf::parse(&six.plugin_conf()).unwrap();
+        assert_eq!(destinations(&conf), ["::/0"]);
     }
 }

@@ -1,13 +1,15 @@
 //! What can go wrong with a pod's network, and how the CNI specification says it.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use nix::errno::Errno;
 use serde::Serialize;
 use swiftlet_sys::netns::NetnsError;
+
+use crate::ipam::requested::RequestedError;
 
 /// Error codes of the CNI specification, and from 100 our own.
 pub mod code {
@@ -37,6 +39,10 @@ pub mod code {
     pub const ALREADY_ATTACHED: u32 = 103;
     /// CHECK found a difference.
     pub const CHECK_FAILED: u32 = 104;
+    /// An address that was asked for cannot be had.
+    pub const REQUESTED_ADDRESS: u32 = 106;
+    /// The bridge has no port left.
+    pub const BRIDGE_FULL: u32 = 107;
 }
 
 /// Why the network of a pod could not be made, checked or taken away.
@@ -88,23 +94,34 @@ pub enum NetworkError {
         /// Name of the bridge.
         bridge: String,
         /// Its address.
-        found: Ipv4Net,
+        found: IpNet,
         /// The address that this network needs there.
-        wanted: Ipv4Net,
+        wanted: IpNet,
     },
     /// A link with the bridge's name exists and is no bridge.
     #[error("{0} exists and is not a bridge")]
     NotABridge(String),
+    /// The bridge has as many interfaces as the kernel allows.
+    #[error("bridge {bridge} is full: a bridge has at most {ports_max} ports, so set \"bridges\"")]
+    BridgeFull {
+        /// Name of the bridge.
+        bridge: String,
+        /// The kernel's limit.
+        ports_max: usize,
+    },
     /// Every address is taken.
     #[error("no IP addresses available in range set: {0}")]
     Exhausted(String),
+    /// An address that was asked for cannot be had.
+    #[error(transparent)]
+    Requested(#[from] RequestedError),
     /// The container's interface has an address already.
     #[error("{address} has been allocated to {container_id}, duplicate allocation is not allowed")]
     AlreadyAttached {
         /// The container.
         container_id: String,
         /// Its address.
-        address: Ipv4Addr,
+        address: IpAddr,
     },
     /// A host port is another container's.
     #[error("host port {port} is in use by container {container_id}")]
@@ -183,7 +200,9 @@ impl NetworkError {
             Self::Netns(NetnsError::Open { .. }) => code::UNKNOWN_CONTAINER,
             Self::Netns(_) | Self::Kernel { .. } | Self::Answer { .. } => code::KERNEL,
             Self::BridgeTaken { .. } | Self::NotABridge(_) => code::BRIDGE_TAKEN,
+            Self::BridgeFull { .. } => code::BRIDGE_FULL,
             Self::Exhausted(_) => code::EXHAUSTED,
+            Self::Requested(_) => code::REQUESTED_ADDRESS,
             Self::AlreadyAttached { .. } => code::ALREADY_ATTACHED,
             Self::HostPortTaken { .. } => code::HOST_PORT_TAKEN,
             Self::File { .. } | Self::Listen { .. } => code::IO,

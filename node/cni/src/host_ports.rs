@@ -1,28 +1,31 @@
 //! Host ports: packets to a port of the node that go to a pod instead.
 //!
 //! ```text
-//! table ip <table>-hostports
+//! table ip <table>-hostports, table ip6 <table>-hostports
 //!   prerouting, output   for an address of this machine: jump ports
 //!   ports                address . protocol . port  ─ map "bound" ─▶ pod . port
 //!                        protocol . port            ─ map "any"   ─▶ pod . port
 //!   guard                packets for 127.0.0.0/8 that do not come from the node itself are dropped
+//!                        (IPv4 alone: the kernel itself drops those for ::1)
 //!   postrouting          what was sent on that way and comes from the pod's own network, or from
 //!                        127.0.0.0/8, is masqueraded, or the answer would not come back
 //! ```
 //!
-//! A port costs one element in one map, however many there are. What is wanted is in a file per
-//! sandbox; the table is made from them at the start, and again when somebody has flushed it.
+//! A port costs one element in one map of each family of the pod's, however many there are. What is
+//! wanted is in a file per sandbox; the tables are made from them at the start, and again when
+//! somebody has flushed them. A host port of ::1 leads nowhere: see [`table`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use nix::errno::Errno;
 
 use crate::error::NetworkError;
+use crate::masquerade::families;
 use crate::netlink::conntrack;
-use crate::netlink::nft::{self, Transaction};
+use crate::netlink::nft::{self, Family, Table, Transaction};
 use crate::netlink::socket::NetlinkSocket;
 
 mod files;
@@ -47,8 +50,9 @@ pub(crate) struct HostPorts {
     ports: BTreeMap<String, Ports>,
     /// Sandboxes that an earlier process wrote down.
     adopted: BTreeSet<String>,
-    subnets: BTreeSet<Ipv4Net>,
-    /// The table is as it should be, as far as we know.
+    /// Of both families; which tables there are follows from them.
+    subnets: BTreeSet<IpNet>,
+    /// The tables are as they should be, as far as we know.
     written: bool,
 }
 
@@ -64,8 +68,8 @@ impl HostPorts {
         }
     }
 
-    /// Reads what an earlier process wrote into `data_dir`, and makes the table from it.
-    pub(crate) fn open(&mut self, data_dir: &Path, nets: &[Ipv4Net]) -> Result<(), NetworkError> {
+    /// Reads what an earlier process wrote into `data_dir`, and makes the tables from it.
+    pub(crate) fn open(&mut self, data_dir: &Path, nets: &[IpNet]) -> Result<(), NetworkError> {
         let known = self.subnets.len();
         self.subnets.extend(nets);
         let folder = data_dir.join(FOLDER);
@@ -76,6 +80,13 @@ impl HostPorts {
             }
             self.folder = Some(folder);
             self.written = false;
+            // Without a file no port is anybody's, whatever a table of before says. A kernel
+            // without nftables has none.
+            if self.ports.is_empty()
+                && let Err(error) = crate::masquerade::remove(&self.table)
+            {
+                tracing::debug!(%error, "no table of host ports to remove");
+            }
         }
         self.written &= known == self.subnets.len();
         // A node without host ports has no table.
@@ -89,22 +100,29 @@ impl HostPorts {
     pub(crate) fn add(
         &mut self,
         container_id: &str,
-        address: Ipv4Addr,
+        addresses: &[IpAddr],
         mappings: &[PortMapping],
     ) -> Result<(), NetworkError> {
         if mappings.is_empty() {
             return Ok(());
         }
-        let ports = Ports::new(address, mappings);
+        let ports = Ports::new(addresses, mappings);
+        if let Some(mapping) = ports.without_way() {
+            return Err(NetworkError::Conf {
+                field: "runtimeConfig.portMappings".to_owned(),
+                reason: format!("the pod has no address of the family of {mapping}"),
+            });
+        }
         self.refuse_conflicts(container_id, &ports)?;
         if let Some(folder) = &self.folder {
             files::save(folder, container_id, &ports)?;
         }
         let mut socket = NetlinkSocket::netfilter()?;
         self.ports.insert(container_id.to_owned(), ports.clone());
-        if self.written && nft::table_exists(&mut socket, &self.table)? {
-            let mut transaction = Transaction::of(&self.table);
-            table::add(&mut transaction, &ports);
+        if self.written && self.all_exist(&mut socket)? {
+            let transaction = self.change(|transaction, family| {
+                table::add(transaction, family, &ports);
+            });
             match transaction.commit(&mut socket, STEP)? {
                 None => {}
                 // Written before, by a call whose answer was lost: make the table as we know it.
@@ -123,8 +141,9 @@ impl HostPorts {
             return Ok(());
         };
         let mut socket = NetlinkSocket::netfilter()?;
-        let mut transaction = Transaction::of(&self.table);
-        table::delete(&mut transaction, &ports);
+        let transaction = self.change(|transaction, family| {
+            table::delete(transaction, family, &ports);
+        });
         let refused = transaction.commit(&mut socket, STEP)?;
         // Known no longer only when they lead nowhere: the address will be another pod's.
         self.ports.remove(container_id);
@@ -186,11 +205,12 @@ impl HostPorts {
     }
 
     fn write_all(&mut self, socket: &mut NetlinkSocket) -> Result<(), NetworkError> {
-        let mut transaction = Transaction::of(&self.table);
-        table::make(&mut transaction, &self.subnets);
-        for ports in self.ports.values() {
-            table::add(&mut transaction, ports);
-        }
+        let transaction = self.change(|transaction, family| {
+            table::make(transaction, family, &self.subnets);
+            for ports in self.ports.values() {
+                table::add(transaction, family, ports);
+            }
+        });
         match transaction.commit(socket, STEP)? {
             None => {
                 self.written = true;
@@ -199,11 +219,35 @@ impl HostPorts {
             Some(source) => Err(NetworkError::Kernel { step: STEP, source }),
         }
     }
+
+    /// One transaction with a change to the table of each family.
+    fn change(&self, each: impl Fn(&mut Transaction<'_>, Family)) -> Transaction<'_> {
+        let table = |family| Table {
+            family,
+            name: &self.table,
+        };
+        let mut transaction = Transaction::of(table(Family::Ip));
+        for family in families(&self.subnets) {
+            transaction.turn_to(table(family));
+            each(&mut transaction, family);
+        }
+        transaction
+    }
+
+    fn all_exist(&self, socket: &mut NetlinkSocket) -> Result<bool, NetworkError> {
+        for family in families(&self.subnets) {
+            let name = &self.table;
+            if !nft::table_exists(socket, Table { family, name })? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
-/// Deletes the table; it need not exist.
+/// Deletes the tables; they need not exist.
 pub(crate) fn delete(table: &str) -> Result<(), NetworkError> {
-    nft::delete_table(&mut NetlinkSocket::netfilter()?, &table_name(table))
+    crate::masquerade::remove(&table_name(table))
 }
 
 fn table_name(table: &str) -> String {
@@ -221,10 +265,13 @@ fn forget_flows(ports: &Ports) {
     if udp.is_empty() {
         return;
     }
-    let forgotten =
-        NetlinkSocket::netfilter().and_then(|mut socket| conntrack::forget_udp(&mut socket, &udp));
-    match forgotten {
-        Ok(flows) => tracing::debug!(?udp, flows, "flows of UDP host ports forgotten"),
-        Err(error) => tracing::warn!(?udp, %error, "old flows of UDP host ports may go on"),
+    let families: BTreeSet<_> = ports.addresses.iter().copied().map(Family::of).collect();
+    for family in families {
+        let forgotten = NetlinkSocket::netfilter()
+            .and_then(|mut socket| conntrack::forget_udp(&mut socket, family, &udp));
+        match forgotten {
+            Ok(flows) => tracing::debug!(?udp, flows, "flows of UDP host ports forgotten"),
+            Err(error) => tracing::warn!(?udp, %error, "old flows of UDP host ports may go on"),
+        }
     }
 }

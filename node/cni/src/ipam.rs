@@ -1,36 +1,60 @@
 //! Addresses of pods: host-local's ranges and files, with the decision in memory.
 //!
 //! [`range`] and [`range_set`] say which addresses there are, [`allocator`] decides (pure),
-//! [`store`] keeps host-local's files. [`Pool`] puts them together for one network.
+//! [`store`] keeps host-local's files. [`Pool`] puts them together for one network: a pod gets one
+//! address of each range set of its bridge, or none at all.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 
 use crate::error::NetworkError;
 
 pub mod allocator;
 pub mod range;
 pub mod range_set;
+pub mod requested;
+mod runs;
 pub mod store;
 
 use allocator::{Allocator, Holder};
 use range_set::RangeSet;
+use requested::{Assignment, RequestedError};
 use store::Store;
 
-/// An address that a pod's interface holds.
+/// The addresses that a pod's interface holds: one per range set, in the order of the sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The address with its subnet's prefix length.
-    pub address: Ipv4Net,
-    /// The subnet's gateway.
-    pub gateway: Ipv4Addr,
-    /// Which range set (and so which bridge) it is from.
+    /// Never empty.
+    pub addresses: Vec<LeasedAddress>,
+    /// Which bridge's range sets they are from.
     pub shard: usize,
+}
+
+/// One address of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeasedAddress {
+    /// The address with its subnet's prefix length.
+    pub address: IpNet,
+    /// The subnet's gateway.
+    pub gateway: IpAddr,
+}
+
+impl Lease {
+    /// The addresses alone.
+    pub fn ips(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().map(|leased| leased.address.addr())
+    }
+
+    /// Where packets to a destination of this family go: the first gateway that speaks it.
+    pub fn gateway_towards(&self, destination: &IpNet) -> Option<IpAddr> {
+        let mut gateways = self.addresses.iter().map(|leased| leased.gateway);
+        gateways.find(|gateway| gateway.is_ipv4() == destination.addr().is_ipv4())
+    }
 }
 
 /// The addresses of one network.
@@ -44,30 +68,30 @@ pub(crate) struct Pool {
 
 #[derive(Debug)]
 struct State {
-    /// One per bridge.
-    shards: Vec<Allocator>,
+    /// Per bridge, then per range set.
+    shards: Vec<Vec<Allocator>>,
     /// Addresses on disk that are outside of the ranges: from a conf of before. They are freed by
     /// DEL like all others.
-    strangers: BTreeMap<Ipv4Addr, Holder>,
+    strangers: BTreeMap<IpAddr, Holder>,
 }
 
 impl Pool {
     /// Opens the network's folder and takes over what is written there.
     ///
     /// Addresses from before the last boot are dropped: no pod of that time lives.
-    pub(crate) fn open(dir: &Path, sets: Vec<RangeSet>) -> Result<Self, NetworkError> {
+    pub(crate) fn open(dir: &Path, sets: Vec<Vec<RangeSet>>) -> Result<Self, NetworkError> {
         let store = Store::open(dir)?;
-        let shards = sets.into_iter().map(Allocator::new).collect();
+        let allocators = |sets: Vec<_>| sets.into_iter().map(Allocator::new).collect();
         let mut state = State {
-            shards,
+            shards: sets.into_iter().map(allocators).collect(),
             strangers: BTreeMap::new(),
         };
         for (address, holder) in store.load()? {
             state.adopt(address, holder);
         }
-        for (index, shard) in state.shards.iter_mut().enumerate() {
+        for (index, allocator) in state.allocators_mut().enumerate() {
             if let Some(address) = store.last_reserved(index)? {
-                shard.continue_after(address);
+                allocator.continue_after(address);
             }
         }
         Ok(Self {
@@ -76,52 +100,49 @@ impl Pool {
         })
     }
 
-    /// Reserves an address; its file is there when this returns. `first` is the preferred shard,
-    /// the others are tried when it is full.
-    pub(crate) fn reserve(&self, holder: &Holder, first: usize) -> Result<Lease, NetworkError> {
-        if let Some(lease) = self.find(holder) {
-            return Err(NetworkError::AlreadyAttached {
-                container_id: holder.container_id.clone(),
-                address: lease.address.addr(),
-            });
-        }
+    /// Reserves one address of each set; their files are there when this returns. `first` is the
+    /// preferred shard, the others are tried when one of its sets is full. Addresses that are
+    /// asked for are given, or the error says why not.
+    pub(crate) fn reserve(
+        &self,
+        holder: &Holder,
+        first: usize,
+        asked: &[IpAddr],
+    ) -> Result<Lease, NetworkError> {
         loop {
-            let lease = self.pick(holder, first)?;
-            match self
-                .store
-                .reserve(lease.address.addr(), holder, lease.shard)
-            {
-                Ok(true) => return Ok(lease),
+            let lease = self.pick(holder, first, asked)?;
+            match self.write(&lease, holder) {
+                Ok(None) => return Ok(lease),
                 // A file that we know nothing of: the reference plugin is at work in the same
                 // folder. Its holder has the address; take the next one.
-                Ok(false) => self.adopt_file(lease.address.addr())?,
-                Err(error) => {
-                    self.forget(lease.address.addr());
-                    return Err(error);
-                }
+                Ok(Some(taken)) => self.adopt_file(taken)?,
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// The lease that the holder has.
-    pub(crate) fn find(&self, holder: &Holder) -> Option<Lease> {
-        let state = self.state();
-        state
-            .shards
-            .iter()
-            .enumerate()
-            .find_map(|(shard, allocator)| {
-                allocator
-                    .find(holder)
-                    .map(|address| lease(allocator, address, shard))
-            })
+    /// The lease that the holder has. One from before the conf changed may lack a set's address.
+    pub(crate) fn find(&self, holder: &Holder) -> Result<Option<Lease>, NetworkError> {
+        let known = self.state().lease_of(holder);
+        if known.is_some() {
+            return Ok(known);
+        }
+        self.look_again()?;
+        Ok(self.state().lease_of(holder))
     }
 
     /// Frees what the container's interface holds. `Ok(false)` if that is nothing.
     pub(crate) fn release(&self, holder: &Holder) -> Result<bool, NetworkError> {
-        let addresses = self.state().addresses_of(holder);
+        let mut addresses = self.state().addresses_of(holder);
+        if addresses.is_empty() {
+            self.look_again()?;
+            addresses = self.state().addresses_of(holder);
+        }
         let any = !addresses.is_empty();
-        self.release_all(addresses)?;
+        let held = addresses
+            .into_iter()
+            .map(|address| (address, holder.clone()));
+        self.release_all(held.collect())?;
         Ok(any)
     }
 
@@ -141,17 +162,23 @@ impl Pool {
 
     /// The containers that hold an address.
     pub(crate) fn containers(&self) -> Vec<String> {
+        let holders = self.holders().into_iter();
+        holders.map(|holder| holder.container_id).collect()
+    }
+
+    /// Who holds an address; whoever holds several is there several times.
+    pub(crate) fn holders(&self) -> Vec<Holder> {
         let state = self.state();
-        let held = state.shards.iter().flat_map(Allocator::holders);
+        let held = state.allocators().flat_map(Allocator::holders);
         let held = held.map(|(_, holder, _)| holder);
         let all = held.chain(state.strangers.values());
-        all.map(|holder| holder.container_id.clone()).collect()
+        all.cloned().collect()
     }
 
     /// Keeps an address that something else uses (an adopted bridge) from ever being handed out.
-    pub(crate) fn exclude(&self, address: Ipv4Addr) {
-        for shard in &mut self.state().shards {
-            shard.exclude(address);
+    pub(crate) fn exclude(&self, address: IpAddr) {
+        for allocator in self.state().allocators_mut() {
+            allocator.exclude(address);
         }
     }
 
@@ -161,47 +188,123 @@ impl Pool {
         if used { Ok(()) } else { self.store.remove() }
     }
 
-    fn pick(&self, holder: &Holder, first: usize) -> Result<Lease, NetworkError> {
-        let shards = &mut self.state().shards;
+    /// Decides, in memory: the first shard that has an address in each of its sets.
+    fn pick(&self, holder: &Holder, first: usize, asked: &[IpAddr]) -> Result<Lease, NetworkError> {
+        let mut state = self.state();
+        // Under the lock that the pick is made under: of two requests for one pod one is refused.
+        if let Some(address) = state.lease_of(holder).and_then(|lease| lease.ips().next()) {
+            return Err(NetworkError::AlreadyAttached {
+                container_id: holder.container_id.clone(),
+                address,
+            });
+        }
+        if !asked.is_empty() {
+            return state.take(asked, holder);
+        }
+        let shards = &mut state.shards;
         let count = shards.len();
         let now = Instant::now();
-        for shard in (0..count).map(|offset| (first + offset) % count) {
-            if let Some(address) = shards[shard].reserve(holder, now) {
-                return Ok(lease(&shards[shard], address, shard));
+        let mut full = Vec::new();
+        let in_order = (0..count).map(|offset| (first + offset) % count);
+        // A bridge all of whose free addresses were just freed waits behind the others.
+        let (rested, resting): (Vec<_>, Vec<_>) =
+            in_order.partition(|shard| shards[*shard].iter().all(|set| set.has_rested(now)));
+        for shard in rested.into_iter().chain(resting) {
+            match pick_from(&mut shards[shard], holder) {
+                Ok(addresses) => return Ok(Lease { addresses, shard }),
+                Err(ranges) => full.push(ranges),
             }
         }
-        let ranges: Vec<_> = shards
-            .iter()
-            .map(|shard| shard.ranges().to_string())
-            .collect();
-        Err(NetworkError::Exhausted(ranges.join(", ")))
+        Err(NetworkError::Exhausted(full.join(", ")))
     }
 
-    fn adopt_file(&self, address: Ipv4Addr) -> Result<(), NetworkError> {
-        let holder = self.store.read(address)?.unwrap_or_default();
-        self.state().adopt(address, holder);
+    /// Writes the files of a lease that was picked. `Some` is an address that has a file of
+    /// somebody else's already; then, and after an error, nothing of the lease stays.
+    fn write(&self, lease: &Lease, holder: &Holder) -> Result<Option<IpAddr>, NetworkError> {
+        for (set, address) in lease.ips().enumerate() {
+            // Numbered through all bridges; with one bridge these are host-local's numbers.
+            let set = lease.shard * lease.addresses.len() + set;
+            let outcome = self.store.reserve(address, holder, set);
+            if matches!(outcome, Ok(true)) {
+                continue;
+            }
+            let written = lease.ips().take_while(|before| *before != address);
+            let errors = written.filter_map(|before| self.store.release(before).err());
+            let undone = NetworkError::collected(errors.collect());
+            let mut state = self.state();
+            for address in lease.ips() {
+                state.cancel(address);
+            }
+            return match (outcome, undone) {
+                (Ok(_), undone) => undone.map(|()| Some(address)),
+                (Err(error), undone) => Err(error.after_undo(undone)),
+            };
+        }
+        Ok(None)
+    }
+
+    fn adopt_file(&self, address: IpAddr) -> Result<(), NetworkError> {
+        // Gone again: the address is free for the next try.
+        if let Some(holder) = self.store.read(address)? {
+            self.state().adopt(address, holder);
+        }
         Ok(())
     }
 
-    fn release_all(&self, addresses: Vec<Ipv4Addr>) -> Result<(), NetworkError> {
+    /// Takes over files that were written since the start: the reference plugin attached pods
+    /// while this process ran. Files of addresses that are known are not read.
+    fn look_again(&self) -> Result<(), NetworkError> {
+        for address in self.store.addresses()? {
+            if self.state().holder_of(address).is_some() {
+                continue;
+            }
+            // An empty file is one that is just being written.
+            let holder = self.store.read(address)?;
+            let Some(holder) = holder.filter(|holder| *holder != Holder::default()) else {
+                continue;
+            };
+            self.state().adopt(address, holder.clone());
+            // Released by somebody in between: who removed the file did not find it here.
+            let is_gone = self.store.read(address)?.is_none();
+            if is_gone && self.state().holder_of(address) == Some(&holder) {
+                self.forget(address);
+            }
+        }
+        Ok(())
+    }
+
+    fn release_all(&self, addresses: Vec<(IpAddr, Holder)>) -> Result<(), NetworkError> {
         let mut errors = Vec::new();
-        for address in addresses {
-            // The file goes first: an address is free for others only when nothing says that it
-            // is taken. A file that stays keeps its address.
-            match self.store.release(address) {
-                Ok(()) => self.forget(address),
-                Err(error) => errors.push(error),
+        for (address, holder) in addresses {
+            if let Err(error) = self.release_one(address, &holder) {
+                errors.push(error);
             }
         }
         NetworkError::collected(errors)
     }
 
-    fn forget(&self, address: Ipv4Addr) {
+    fn release_one(&self, address: IpAddr, holder: &Holder) -> Result<(), NetworkError> {
+        match self.store.read(address)? {
+            // The reference plugin freed it, and gave it to another pod: the file is that pod's.
+            Some(other) if other != *holder && other != Holder::default() => {
+                self.state().adopt(address, other);
+            }
+            // The file goes first: an address is free for others only when nothing says that it
+            // is taken. A file that stays keeps its address.
+            _ => {
+                self.store.release(address)?;
+                self.forget(address);
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&self, address: IpAddr) {
         let now = Instant::now();
         let mut state = self.state();
         state.strangers.remove(&address);
-        for shard in &mut state.shards {
-            shard.release(address, now);
+        for allocator in state.allocators_mut() {
+            allocator.release(address, now);
         }
     }
 
@@ -213,32 +316,89 @@ impl Pool {
 }
 
 impl State {
-    fn adopt(&mut self, address: Ipv4Addr, holder: Holder) {
-        let shard = self
-            .shards
-            .iter_mut()
-            .find(|shard| shard.ranges().range_of(address).is_some());
-        match shard {
-            Some(shard) => shard.adopt(address, holder),
-            None => drop(self.strangers.insert(address, holder)),
+    fn allocators(&self) -> impl Iterator<Item = &Allocator> {
+        self.shards.iter().flatten()
+    }
+
+    fn allocators_mut(&mut self) -> impl Iterator<Item = &mut Allocator> {
+        self.shards.iter_mut().flatten()
+    }
+
+    fn adopt(&mut self, address: IpAddr, holder: Holder) {
+        let mut allocators = self.allocators_mut();
+        let owner = allocators.find(|one| one.ranges().range_of(address).is_some());
+        if let Some(allocator) = owner {
+            allocator.adopt(address, holder);
+        } else {
+            drop(allocators);
+            self.strangers.insert(address, holder);
         }
     }
 
-    fn addresses_of(&self, holder: &Holder) -> Vec<Ipv4Addr> {
+    /// Takes what is asked for, and the next address of each set of which nothing is.
+    fn take(&mut self, asked: &[IpAddr], holder: &Holder) -> Result<Lease, NetworkError> {
+        let shards = self.shards.iter();
+        let ranges = shards.map(|sets| sets.iter().map(Allocator::ranges).collect());
+        let Assignment { shard, ips } = requested::assign(asked, &ranges.collect::<Vec<_>>())?;
+        let sets = &mut self.shards[shard];
+        for (set, ip) in ips.into_iter().enumerate() {
+            let ranges = sets[set].ranges().to_string();
+            let refusal = match ip {
+                Some(ip) if !sets[set].take(ip, holder) => {
+                    RequestedError::Taken { set, ip, ranges }.into()
+                }
+                None if sets[set].reserve(holder).is_none() => NetworkError::Exhausted(ranges),
+                _ => continue,
+            };
+            for before in &mut sets[..set] {
+                if let Some(address) = before.find(holder) {
+                    before.cancel(address);
+                }
+            }
+            return Err(refusal);
+        }
+        let addresses = sets.iter().filter_map(|set| leased(set, holder)).collect();
+        Ok(Lease { addresses, shard })
+    }
+
+    fn cancel(&mut self, address: IpAddr) {
+        for allocator in self.allocators_mut() {
+            allocator.cancel(address);
+        }
+    }
+
+    fn lease_of(&self, holder: &Holder) -> Option<Lease> {
+        let mut leases = self.shards.iter().enumerate().map(|(shard, sets)| Lease {
+            addresses: sets.iter().filter_map(|set| leased(set, holder)).collect(),
+            shard,
+        });
+        leases.find(|lease| !lease.addresses.is_empty())
+    }
+
+    fn addresses_of(&self, holder: &Holder) -> Vec<IpAddr> {
         let strangers = self.strangers.iter().filter(|(_, other)| *other == holder);
-        let held = self.shards.iter().filter_map(|shard| shard.find(holder));
+        // All of them: a file of the same holder too many must not outlive it.
+        let all = self.allocators().flat_map(Allocator::holders);
+        let held = all.filter(|(_, other, _)| *other == holder);
+        let held = held.map(|(address, _, _)| address);
         held.chain(strangers.map(|(address, _)| *address)).collect()
     }
 
-    fn addresses_where(&self, matches: impl Fn(&Holder, bool) -> bool) -> Vec<Ipv4Addr> {
+    /// Who has the address, in memory.
+    fn holder_of(&self, address: IpAddr) -> Option<&Holder> {
+        let held = self.allocators().find_map(|one| one.holder_of(address));
+        held.or_else(|| self.strangers.get(&address))
+    }
+
+    fn addresses_where(&self, matches: impl Fn(&Holder, bool) -> bool) -> Vec<(IpAddr, Holder)> {
         let strangers = self
             .strangers
             .iter()
             .map(|(address, holder)| (*address, holder, true));
-        let held = self.shards.iter().flat_map(Allocator::holders);
+        let held = self.allocators().flat_map(Allocator::holders);
         held.chain(strangers)
             .filter(|(_, holder, adopted)| matches(holder, *adopted))
-            .map(|(address, _, _)| address)
+            .map(|(address, holder, _)| (address, holder.clone()))
             .collect()
     }
 }
@@ -253,16 +413,31 @@ pub(crate) enum Retain {
     All,
 }
 
-fn lease(allocator: &Allocator, address: Ipv4Addr, shard: usize) -> Lease {
-    let range = allocator
-        .ranges()
-        .range_of(address)
-        .expect("an allocator hands out its own");
-    let address = Ipv4Net::new(address, range.subnet.prefix_len())
-        .expect("a prefix length of a subnet is one of an address");
-    Lease {
-        address,
-        gateway: range.gateway,
-        shard,
+/// One address of each set of a bridge, or the ranges that are full.
+fn pick_from(sets: &mut [Allocator], holder: &Holder) -> Result<Vec<LeasedAddress>, String> {
+    for index in 0..sets.len() {
+        if sets[index].reserve(holder).is_some() {
+            continue;
+        }
+        for before in &mut sets[..index] {
+            if let Some(address) = before.find(holder) {
+                before.cancel(address);
+            }
+        }
+        return Err(sets[index].ranges().to_string());
     }
+    Ok(sets.iter().filter_map(|set| leased(set, holder)).collect())
 }
+
+/// What the holder has of one set.
+fn leased(set: &Allocator, holder: &Holder) -> Option<LeasedAddress> {
+    let address = set.find(holder)?;
+    let range = set.ranges().range_of(address)?;
+    Some(LeasedAddress {
+        address: IpNet::new(address, range.subnet.prefix_len()).ok()?,
+        gateway: range.gateway,
+    })
+}
+
+#[cfg(test)]
+mod tests;

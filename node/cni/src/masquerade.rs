@@ -1,29 +1,32 @@
 //! Masquerading of pod traffic that leaves the pod networks, by nftables over netlink.
 //!
-//! One table of our own, replaced as a whole in one transaction whenever the set of networks
-//! changes or somebody has flushed it: nothing to reconcile, nothing to leak, and idempotent by
-//! construction.
+//! One table of our own per family of addresses, `ip` and `ip6`, replaced as a whole in one
+//! transaction whenever the set of networks changes or somebody has flushed it: nothing to
+//! reconcile, nothing to leak, and idempotent by construction.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::error::NetworkError;
-use crate::netlink::nft::{self, Address, Chain, Compare, Hook, Transaction};
+use crate::netlink::nft::{self, Address, Chain, Compare, Family, Hook, Table, Transaction};
 use crate::netlink::socket::NetlinkSocket;
 
 /// The chain inside the table.
 const CHAIN: &str = "postrouting";
 
-/// Multicast keeps its source, as with the reference plugin.
-const MULTICAST: &str = "224.0.0.0/4";
+/// Multicast keeps its source, as with the reference plugin (pkg/ip/ipmasq_linux.go).
+const MULTICAST_V4: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 4);
+/// And that of IPv6.
+const MULTICAST_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8);
 
 /// The rules in force: one subnet per network and range.
 #[derive(Debug)]
 pub(crate) struct Masquerade {
     table: String,
     /// Subnets by network name, as last written.
-    written: BTreeMap<String, Vec<Ipv4Net>>,
+    written: BTreeMap<String, Vec<IpNet>>,
     socket: Option<NetlinkSocket>,
 }
 
@@ -38,14 +41,14 @@ impl Masquerade {
     }
 
     /// Makes sure that traffic from `subnets` is masqueraded when it leaves them.
-    pub(crate) fn ensure(&mut self, name: &str, subnets: &[Ipv4Net]) -> Result<(), NetworkError> {
+    pub(crate) fn ensure(&mut self, name: &str, subnets: &[IpNet]) -> Result<(), NetworkError> {
         let mut socket = match self.socket.take() {
             Some(socket) => socket,
             None => NetlinkSocket::netfilter()?,
         };
         let known = self.written.get(name).map(Vec::as_slice);
-        // One request of some microseconds; other programs flush rules that are not theirs.
-        if known != Some(subnets) || !nft::table_exists(&mut socket, &self.table)? {
+        // Requests of some microseconds; other programs flush rules that are not theirs.
+        if known != Some(subnets) || !all_exist(&mut socket, &self.table, &families(subnets))? {
             let mut wanted = self.written.clone();
             wanted.insert(name.to_owned(), subnets.to_vec());
             write(&mut socket, &self.table, &wanted)?;
@@ -57,25 +60,57 @@ impl Masquerade {
     }
 }
 
-/// Deletes the table; it need not exist.
+/// Deletes the tables; they need not exist.
 pub(crate) fn remove(table: &str) -> Result<(), NetworkError> {
-    nft::delete_table(&mut NetlinkSocket::netfilter()?, table)
+    let mut socket = NetlinkSocket::netfilter()?;
+    let tables = [Family::Ip, Family::Ip6].map(|family| Table {
+        family,
+        name: table,
+    });
+    let errors = tables.map(|table| nft::delete_table(&mut socket, table).err());
+    NetworkError::collected(errors.into_iter().flatten().collect())
+}
+
+/// Whose tables these subnets need: a kernel without IPv6 is not asked for one.
+pub(crate) fn families<'a>(subnets: impl IntoIterator<Item = &'a IpNet>) -> BTreeSet<Family> {
+    let families = subnets.into_iter().map(|subnet| Family::of(subnet.addr()));
+    families.collect()
+}
+
+fn all_exist(
+    socket: &mut NetlinkSocket,
+    name: &str,
+    families: &BTreeSet<Family>,
+) -> Result<bool, NetworkError> {
+    for family in families {
+        let family = *family;
+        if !nft::table_exists(socket, Table { family, name })? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn write(
     socket: &mut NetlinkSocket,
-    table: &str,
-    wanted: &BTreeMap<String, Vec<Ipv4Net>>,
+    name: &str,
+    wanted: &BTreeMap<String, Vec<IpNet>>,
 ) -> Result<(), NetworkError> {
-    let mut transaction = Transaction::of(table);
-    transaction.replace_table();
-    transaction.chain(&Chain {
-        name: CHAIN,
-        hook: Some(Hook::Postrouting),
-    });
-    for subnets in wanted.values() {
-        for source in subnets {
-            transaction.rule(CHAIN, &rule(*source, subnets));
+    let table = |family| Table { family, name };
+    let mut transaction = Transaction::of(table(Family::Ip));
+    for family in families(wanted.values().flatten()) {
+        transaction.turn_to(table(family));
+        transaction.replace_table();
+        transaction.chain(&Chain {
+            name: CHAIN,
+            hook: Some(Hook::Postrouting),
+        });
+        for subnets in wanted.values() {
+            let of_family = |subnet: &&IpNet| Family::of(subnet.addr()) == family;
+            let inside: Vec<IpNet> = subnets.iter().filter(of_family).copied().collect();
+            for source in &inside {
+                transaction.rule(CHAIN, &rule(*source, &inside));
+            }
         }
     }
     let step = "write the masquerade rules (is nf_tables available?)";
@@ -86,8 +121,11 @@ fn write(
 }
 
 /// `ip saddr <source> ip daddr != <inside> … masquerade`
-fn rule(source: Ipv4Net, inside: &[Ipv4Net]) -> Vec<Vec<u8>> {
-    let multicast = MULTICAST.parse().expect("the constant is a subnet");
+fn rule(source: IpNet, inside: &[IpNet]) -> Vec<Vec<u8>> {
+    let multicast = match source {
+        IpNet::V4(_) => MULTICAST_V4.into(),
+        IpNet::V6(_) => MULTICAST_V6.into(),
+    };
     let mut expressions = vec![nft::match_subnet(
         Address::Source,
         Compare::Equal,

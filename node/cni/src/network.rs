@@ -3,7 +3,8 @@
 //! ```text
 //! ADD    reserve ─▶ Reserved ─link─▶ Linked ─address─▶ Addressed ─route─▶ Routed ─ports─▶ result
 //!                       └──────────────┴───── undo ───────┴───────────────┘
-//! DEL    close the host ports, free the address; the veth pair goes with the pod's namespace
+//! DEL    close the host ports, free the address; the veth pair goes with the pod's namespace, and
+//!        with it most of what bounds the pod (restrictions.rs), the rest is taken off
 //! CHECK  the lease, and the interface, address and routes in the pod
 //! GC     free what no valid attachment holds
 //! ```
@@ -11,13 +12,14 @@
 //! DEL never deletes a link: that takes 40 ms under the kernel's one lock for links, while every
 //! other pod waits. Closing the namespace does the same in the background.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use swiftlet_sys::netns;
 
 use crate::bridge::{self, Bridge, BridgeSpec};
@@ -35,10 +37,18 @@ use crate::request::{Attachment, Request};
 use crate::result::AddResult;
 
 mod check;
+mod in_flight;
+mod leftovers;
 mod names;
 mod phases;
+mod pod_ipv6;
+mod restrictions;
+mod sweep;
 
+use in_flight::InFlight;
 use phases::{Host, Reserved};
+use restrictions::{Port, Restrictions};
+use sweep::Suspects;
 
 /// Where host-local keeps its files when the conf does not say.
 const DEFAULT_DATA_DIR: &str = "/var/lib/cni/networks";
@@ -53,7 +63,7 @@ pub(crate) struct Deadline {
 /// A network's addresses, and the ranges that they were opened with.
 #[derive(Debug)]
 struct OpenPool {
-    sets: Vec<RangeSet>,
+    sets: Vec<Vec<RangeSet>>,
     pool: Arc<Pool>,
 }
 
@@ -69,8 +79,10 @@ pub(crate) struct Network {
     bridges: Mutex<HashMap<String, (BridgeSpec, Bridge)>>,
     masquerade: Mutex<Masquerade>,
     host_ports: Mutex<HostPorts>,
-    /// Sandboxes that the runtime did not know at the last sweep.
-    suspects: Mutex<HashSet<String>>,
+    restrictions: Restrictions,
+    /// What was nobody's at the last sweep.
+    suspects: Mutex<Suspects>,
+    in_flight: InFlight,
 }
 
 impl Network {
@@ -78,10 +90,12 @@ impl Network {
         Self {
             masquerade: Mutex::new(Masquerade::new(&options.nft_table)),
             host_ports: Mutex::new(HostPorts::new(&options.nft_table)),
+            restrictions: Restrictions::new(&options.nft_table),
             options,
             pools: Mutex::default(),
             bridges: Mutex::default(),
             suspects: Mutex::default(),
+            in_flight: InFlight::default(),
         }
     }
 
@@ -97,10 +111,19 @@ impl Network {
         conf: &[u8],
         deadline: Deadline,
     ) -> Result<Vec<u8>, NetworkError> {
-        let conf = match request {
+        let mut conf = match request {
             Request::Del(_) => NetworkConf::parse_to_remove(conf)?,
             _ => NetworkConf::parse(conf)?,
         };
+        if let Request::Add(attachment) = request {
+            conf.extras.add(&attachment.args);
+            attachment.refuse_second(conf.extras.previous.as_ref())?;
+        }
+        let id = match request {
+            Request::Add(attachment) | Request::Del(attachment) => &attachment.holder.container_id,
+            _ => "",
+        };
+        let _ticket = self.in_flight.begin(id);
         match request {
             Request::Add(attachment) => self.add(host, attachment, &conf, deadline),
             Request::Del(attachment) => {
@@ -108,63 +131,35 @@ impl Network {
                 let ports = self
                     .host_ports(&conf)?
                     .remove(&attachment.holder.container_id);
+                let port = Port {
+                    conf: &conf,
+                    holder: &attachment.holder,
+                };
+                let bounds = self.restrictions.remove(host, port);
                 let address = self.pool(&conf)?.release(&attachment.holder).map(drop);
-                let errors = [ports, address].into_iter().filter_map(Result::err);
+                let errors = [ports, bounds, address].into_iter().filter_map(Result::err);
                 NetworkError::collected(errors.collect())?;
                 Ok(Vec::new())
             }
-            Request::Check(attachment) => self.check(attachment, &conf),
+            Request::Check(attachment) => self.check(host, attachment, &conf),
             Request::Status => self.pool(&conf).map(|_| Vec::new()),
             Request::Gc => self.collect_garbage(&conf),
             Request::Version => Ok(versions(&conf.cni_version)),
         }
     }
 
-    /// Frees what belongs to sandboxes that are not alive and were not at the sweep before: one
-    /// that is just being made is not in the runtime's list yet. Says of how many sandboxes.
-    pub(crate) fn sweep(&self, live: &[&str]) -> Result<usize, NetworkError> {
-        let pools = self.open_pools();
-        let mut missing: HashSet<_> = pools.iter().flat_map(|pool| pool.containers()).collect();
-        missing.extend(self.lock_host_ports().containers());
-        missing.retain(|id| !live.contains(&id.as_str()));
-        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
-        let dead: HashSet<_> = missing.intersection(&suspects).cloned().collect();
-        *suspects = missing.difference(&dead).cloned().collect();
-        drop(suspects);
-        let ports = dead.iter().map(|id| self.lock_host_ports().remove(id));
-        let mut errors: Vec<_> = ports.filter_map(Result::err).collect();
-        let wanted = |holder: &Holder| !dead.contains(&holder.container_id);
-        for pool in pools.iter().filter(|_| !dead.is_empty()) {
-            errors.extend(pool.retain(wanted, Retain::All).err());
-        }
-        NetworkError::collected(errors).map(|()| dead.len())
-    }
-
-    /// Frees addresses from before the start whose sandbox is not alive, and says how many.
-    pub(crate) fn reconcile(&self, live: &[&str]) -> Result<usize, NetworkError> {
-        let wanted = |holder: &Holder| live.contains(&holder.container_id.as_str());
-        let mut freed = 0;
-        for pool in self.open_pools() {
-            freed += pool.retain(wanted, Retain::AdoptedOnly)?;
-        }
-        self.lock_host_ports().retain(live)?;
-        Ok(freed)
-    }
-
     /// Opens a network's addresses, so that [`Self::reconcile`] sees them.
     pub(crate) fn open(&self, conf: &[u8]) -> Result<(), NetworkError> {
         let conf = NetworkConf::parse(conf)?;
         drop(self.host_ports(&conf)?);
+        self.restrictions.adopt(&mut NetlinkSocket::route()?)?;
         self.pool(&conf).map(drop)
     }
 
     /// Removes bridges, rules and unused address files. Runs in the host's namespace.
     pub(crate) fn teardown(&self) -> Result<(), NetworkError> {
         let mut errors = Vec::new();
-        let mut names: Vec<_> = {
-            let bridges = self.bridges.lock().unwrap_or_else(PoisonError::into_inner);
-            bridges.keys().cloned().collect()
-        };
+        let mut names = self.bridge_names();
         if let Some(conf) = &self.options.conf {
             match NetworkConf::parse(conf) {
                 Ok(conf) => names.extend(conf.bridges),
@@ -177,6 +172,7 @@ impl Network {
         }
         errors.extend(masquerade::remove(&self.options.nft_table).err());
         errors.extend(host_ports::delete(&self.options.nft_table).err());
+        errors.extend(self.restrictions.teardown().err());
         let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         for open in pools.values() {
             errors.extend(open.pool.remove_if_unused().err());
@@ -203,15 +199,28 @@ impl Network {
         };
         let linked = Reserved::new(host, &pool, shard)?.link()?;
         let addressed = linked.within(deadline)?.address()?;
-        let routed = addressed.within(deadline)?.route()?.open_ports()?;
+        let routed = addressed.within(deadline)?.route()?.tune()?.open_ports()?;
         let result = AddResult::new(&conf.cni_version, &routed.attached());
-        self.tell(attachment, routed.address(), deadline);
+        self.tell(attachment, routed.ips(), deadline);
         serde_json::to_vec(&result).map_err(NetworkError::Decode)
     }
 
-    fn check(&self, at: &Attachment, conf: &NetworkConf) -> Result<Vec<u8>, NetworkError> {
-        let lease = self.pool(conf)?.find(&at.holder);
-        check::check(at, conf, lease.as_ref()).map(|()| Vec::new())
+    fn check(
+        &self,
+        socket: &mut NetlinkSocket,
+        at: &Attachment,
+        conf: &NetworkConf,
+    ) -> Result<Vec<u8>, NetworkError> {
+        let lease = self.pool(conf)?.find(&at.holder)?;
+        check::check(socket, at, conf, lease.as_ref())?;
+        let holder = &at.holder;
+        match self.restrictions.missing(socket, Port { conf, holder })? {
+            None => Ok(Vec::new()),
+            Some(reason) => Err(NetworkError::Check {
+                container_id: holder.container_id.clone(),
+                reason,
+            }),
+        }
     }
 
     fn collect_garbage(&self, conf: &NetworkConf) -> Result<Vec<u8>, NetworkError> {
@@ -220,6 +229,7 @@ impl Network {
                 .iter()
                 .any(|(id, ifname)| *id == holder.container_id && *ifname == holder.ifname)
         };
+        self.restrictions.collect_garbage(conf)?;
         let freed = self.pool(conf)?.retain(valid, Retain::All)?;
         tracing::info!(
             network = conf.name,
@@ -229,15 +239,15 @@ impl Network {
         Ok(Vec::new())
     }
 
-    fn tell(&self, attachment: &Attachment, address: std::net::Ipv4Addr, deadline: Deadline) {
+    fn tell(&self, attachment: &Attachment, addresses: Vec<IpAddr>, deadline: Deadline) {
         let duration = deadline.started.elapsed();
         let container_id = &attachment.holder.container_id;
-        tracing::debug!(container_id, %address, ?duration, "network attached");
+        tracing::debug!(container_id, ?addresses, ?duration, "network attached");
         if let Some(observer) = &self.options.observer {
             observer.attached(NetworkAttached {
                 container_id: container_id.clone(),
-                pod: attachment.pod.clone(),
-                address,
+                pod: attachment.args.pod.clone(),
+                addresses,
                 finished_at: SystemTime::now(),
                 duration,
             });
@@ -305,6 +315,12 @@ impl Network {
         Ok(bridge)
     }
 
+    /// The bridges that pods were attached to since the start.
+    fn bridge_names(&self) -> Vec<String> {
+        let bridges = self.bridges.lock().unwrap_or_else(PoisonError::into_inner);
+        bridges.keys().cloned().collect()
+    }
+
     /// Somebody took the bridge away: look again at the next request.
     fn forget_bridge(&self, name: &str) {
         self.bridges
@@ -349,15 +365,10 @@ fn data_dir(conf: &NetworkConf) -> PathBuf {
 }
 
 fn bridge_spec(conf: &NetworkConf, shard: usize) -> BridgeSpec {
-    let ranges = conf
-        .range_sets
-        .get(shard)
-        .map(RangeSet::ranges)
-        .unwrap_or_default();
+    let ranges = conf.range_sets[shard].iter().flat_map(RangeSet::ranges);
     let mut gateways: Vec<_> = ranges
-        .iter()
         .filter(|_| conf.is_gateway)
-        .filter_map(|range| Ipv4Net::new(range.gateway, range.subnet.prefix_len()).ok())
+        .filter_map(|range| IpNet::new(range.gateway, range.subnet.prefix_len()).ok())
         .collect();
     gateways.dedup();
     BridgeSpec {
@@ -365,6 +376,8 @@ fn bridge_spec(conf: &NetworkConf, shard: usize) -> BridgeSpec {
         gateways,
         mtu: conf.mtu,
         promiscuous: conf.promiscuous,
+        force_address: conf.extras.force_address,
+        vlan: conf.restrictions.vlan.clone(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who wants to know that a pod's network is there.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use crate::request::PodIdentity;
@@ -12,8 +12,8 @@ pub struct NetworkAttached {
     pub container_id: String,
     /// The pod, as the runtime named it.
     pub pod: PodIdentity,
-    /// The pod's address.
-    pub address: Ipv4Addr,
+    /// The pod's addresses, one per range set.
+    pub addresses: Vec<IpAddr>,
     /// When it was done.
     pub finished_at: SystemTime,
     /// From the request's arrival until it was done.

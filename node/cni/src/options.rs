@@ -13,6 +13,8 @@ use crate::shim::DEFAULT_SOCKET;
 const WORKERS: usize = 4;
 /// How long a request may take before it is undone. Half of what the shim waits.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// Where the runtime mounts the namespaces of sandboxes: containerd and `ip netns` agree on it.
+const NETNS_DIR: &str = "/run/netns";
 /// The node's own nftables table.
 pub const DEFAULT_NFT_TABLE: &str = "swiftlet";
 
@@ -32,6 +34,8 @@ pub struct NetworkOptions {
     pub request_limit: Duration,
     /// The namespace whose bridges these are; the process' own if `None`.
     pub host_netns: Option<PathBuf>,
+    /// Where the runtime mounts the namespaces of sandboxes.
+    pub netns_dir: PathBuf,
     /// Is told of every attached pod.
     pub observer: Option<Arc<dyn NetworkObserver>>,
 }
@@ -45,6 +49,7 @@ impl Default for NetworkOptions {
             workers: WORKERS,
             request_limit: REQUEST_LIMIT,
             host_netns: None,
+            netns_dir: PathBuf::from(NETNS_DIR),
             observer: None,
         }
     }

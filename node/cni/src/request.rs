@@ -1,10 +1,12 @@
 //! One request of the runtime, checked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::args::CniArgs;
 use crate::conf::INTERFACE_NAME_BYTES_MAX;
 use crate::error::NetworkError;
 use crate::ipam::allocator::Holder;
+use crate::previous::PreviousResult;
 use crate::wire::ShimRequest;
 
 /// Everything that a runtime can ask. If it is not here, it cannot happen.
@@ -31,8 +33,8 @@ pub struct Attachment {
     pub holder: Holder,
     /// Its network namespace; DEL may come without.
     pub netns: Option<PathBuf>,
-    /// The pod, as far as the runtime says.
-    pub pod: PodIdentity,
+    /// The pod, and what `CNI_ARGS` asks for it.
+    pub(crate) args: CniArgs,
 }
 
 /// The pod as `CNI_ARGS` names it; empty where it does not.
@@ -73,6 +75,26 @@ impl Request {
 }
 
 impl Attachment {
+    /// ADD: an interface that a plugin before made is not ours to make again.
+    pub(crate) fn refuse_second(
+        &self,
+        previous: Option<&PreviousResult>,
+    ) -> Result<(), NetworkError> {
+        let ifname = &self.holder.ifname;
+        let netns = self.netns.as_deref().unwrap_or(Path::new(""));
+        let is_there = |result: &PreviousResult| result.has(ifname, &netns.to_string_lossy());
+        if !previous.is_some_and(is_there) {
+            return Ok(());
+        }
+        Err(NetworkError::Conf {
+            field: "prevResult".to_owned(),
+            reason: format!(
+                "a plugin before made {ifname} already: swiftlet-cni has to be the first of its \
+                 list"
+            ),
+        })
+    }
+
     fn parse(shim: &ShimRequest) -> Result<Self, NetworkError> {
         // Both become parts of files and names, and the id is the key of everything.
         let id_is_plain = shim
@@ -101,24 +123,12 @@ impl Attachment {
                 ifname: shim.ifname.clone(),
             },
             netns: (!shim.netns.is_empty()).then(|| PathBuf::from(&shim.netns)),
-            pod: PodIdentity::parse(&shim.args)?,
+            args: match shim.command.as_str() {
+                // What was wrong with them must not keep a pod's parts here for ever.
+                "DEL" => CniArgs::default(),
+                _ => CniArgs::parse(&shim.args)?,
+            },
         })
-    }
-}
-
-impl PodIdentity {
-    fn parse(args: &str) -> Result<Self, NetworkError> {
-        let mut pod = Self::default();
-        for (key, value) in args.split(';').filter_map(|pair| pair.split_once('=')) {
-            match key {
-                "K8S_POD_NAMESPACE" => value.clone_into(&mut pod.namespace),
-                "K8S_POD_NAME" => value.clone_into(&mut pod.name),
-                "K8S_POD_UID" => value.clone_into(&mut pod.uid),
-                "IP" => return Err(wrong("CNI_ARGS", "asks for an IP, which is not served")),
-                _ => (),
-            }
-        }
-        Ok(pod)
     }
 }
 
@@ -149,9 +159,9 @@ mod tests {
         let Request::Add(attachment) = Request::parse(&shim("ADD")).unwrap() else {
             panic!("ADD is Add");
         };
-        assert_eq!(attachment.pod.namespace, "ns");
-        assert_eq!(attachment.pod.name, "web");
-        assert_eq!(attachment.pod.uid, "u-1");
+        assert_eq!(attachment.args.pod.namespace, "ns");
+        assert_eq!(attachment.args.pod.name, "web");
+        assert_eq!(attachment.args.pod.uid, "u-1");
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! What the runtime is told, in the version that the conf asks for.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::Path;
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{NetworkError, file_error};
-use crate::ipam::Lease;
+use crate::ipam::{Lease, LeasedAddress};
 use crate::mac::Mac;
 use crate::netlink::route::Hop;
 
@@ -34,8 +34,8 @@ pub struct Dns {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AddResult {
     cni_version: String,
-    interfaces: [Interface; 3],
-    ips: [Ip; 1],
+    interfaces: Vec<Interface>,
+    ips: Vec<Ip>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     routes: Vec<Route>,
     dns: Dns,
@@ -57,15 +57,15 @@ struct Ip {
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'static str>,
     interface: usize,
-    address: Ipv4Net,
-    gateway: Ipv4Addr,
+    address: IpNet,
+    gateway: IpAddr,
 }
 
 #[derive(Debug, Serialize)]
 struct Route {
-    dst: Ipv4Net,
+    dst: IpNet,
     #[serde(skip_serializing_if = "Option::is_none")]
-    gw: Option<Ipv4Addr>,
+    gw: Option<IpAddr>,
 }
 
 /// What ADD did, for the result.
@@ -73,6 +73,8 @@ pub(crate) struct Attached<'a> {
     pub(crate) bridge: (&'a str, Mac),
     pub(crate) host: (&'a str, Mac),
     pub(crate) pod: (&'a str, Mac),
+    /// More interfaces on the host.
+    pub(crate) others: Vec<(&'a str, Mac)>,
     pub(crate) netns: &'a str,
     pub(crate) mtu: Option<u32>,
     pub(crate) lease: &'a Lease,
@@ -97,13 +99,16 @@ impl AddResult {
                 interface(attached.bridge, None),
                 interface(attached.host, None),
                 interface(attached.pod, Some(attached.netns)),
-            ],
-            ips: [Ip {
-                version: cni_version.starts_with("0.").then_some("4"),
-                interface: POD_INTERFACE,
-                address: attached.lease.address,
-                gateway: attached.lease.gateway,
-            }],
+            ]
+            .into_iter()
+            .chain(attached.others.iter().map(|other| interface(*other, None)))
+            .collect(),
+            ips: attached
+                .lease
+                .addresses
+                .iter()
+                .map(|leased| Ip::new(cni_version, leased))
+                .collect(),
             routes: attached
                 .routes
                 .iter()
@@ -117,7 +122,43 @@ impl AddResult {
     }
 }
 
+impl Ip {
+    fn new(cni_version: &str, leased: &LeasedAddress) -> Self {
+        let family = if leased.gateway.is_ipv4() { "4" } else { "6" };
+        Self {
+            version: cni_version.starts_with("0.").then_some(family),
+            interface: POD_INTERFACE,
+            address: leased.address,
+            gateway: leased.gateway,
+        }
+    }
+}
+
 impl Dns {
+    /// Whether it says anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// With what another source says, where it says something.
+    pub(crate) fn replaced_by(
+        mut self,
+        nameservers: Vec<String>,
+        search: Vec<String>,
+        options: Vec<String>,
+    ) -> Self {
+        for (field, other) in [
+            (&mut self.nameservers, nameservers),
+            (&mut self.search, search),
+            (&mut self.options, options),
+        ] {
+            if !other.is_empty() {
+                *field = other;
+            }
+        }
+        self
+    }
+
     /// Reads a file in the form of resolv.conf(5).
     pub(crate) fn from_resolv_conf(path: &Path) -> Result<Self, NetworkError> {
         let text = fs::read_to_string(path).map_err(file_error("read", path))?;

@@ -40,6 +40,8 @@ mod code {
     pub(super) const NOT_AVAILABLE: u32 = 50;
     /// Input or output failed.
     pub(super) const IO: u32 = 5;
+    /// CHECK found a difference. The node uses the same number.
+    pub(super) const CHECK_FAILED: u32 = 104;
 }
 
 /// What the process prints on stdout and its exit code.
@@ -96,32 +98,57 @@ fn versions(request: &ShimRequest) -> Answer {
     ))
 }
 
+/// `lo` goes with its namespace, so only ADD and CHECK have anything to do.
 fn serve_loopback(request: &ShimRequest) -> Answer {
-    // `lo` goes with its namespace, so only ADD has anything to do.
-    if request.command != "ADD" {
-        return success(String::new());
+    match request.command.as_str() {
+        "ADD" => match loopback::bring_up(&request.netns) {
+            Ok(has_ipv6) => success(loopback_answer(request, has_ipv6)),
+            Err(error) => loopback_failure(request, "cannot bring up lo", &error),
+        },
+        "CHECK" => match loopback::is_up(&request.netns) {
+            Ok(true) => success(String::new()),
+            Ok(false) => failure(
+                request,
+                code::CHECK_FAILED,
+                "loopback interface is down",
+                "",
+            ),
+            Err(error) => loopback_failure(request, "cannot look at lo", &error),
+        },
+        _ => success(String::new()),
     }
-    if let Err(error) = loopback::bring_up(&request.netns) {
-        let message = format!(
-            "cannot bring up lo in the network namespace {:?}",
-            request.netns
-        );
-        return failure(request, code::IO, &message, &error.to_string());
-    }
-    success(loopback_result(&conf_version(request), &request.netns))
 }
 
-fn loopback_result(version: &str, netns: &str) -> String {
-    // Until 0.4.0 an address carried the number of its family.
-    let family = if version.starts_with("0.") {
-        "\"version\":\"4\","
-    } else {
-        ""
+fn loopback_failure(request: &ShimRequest, what: &str, error: &io::Error) -> Answer {
+    let message = format!("{what} in the network namespace {:?}", request.netns);
+    failure(request, code::IO, &message, &error.to_string())
+}
+
+/// In a chain the result of the plugin before is passed on as it is.
+fn loopback_answer(request: &ShimRequest, has_ipv6: bool) -> String {
+    match json::top_level_object(&request.conf, "prevResult").map(str::from_utf8) {
+        Some(Ok(previous)) => previous.to_owned(),
+        _ => loopback_result(&conf_version(request), &request.netns, has_ipv6),
+    }
+}
+
+fn loopback_result(version: &str, netns: &str, has_ipv6: bool) -> String {
+    let ip = |family: &str, address: &str| {
+        // Until 0.4.0 an address carried the number of its family.
+        let family = if version.starts_with("0.") {
+            format!("\"version\":\"{family}\",")
+        } else {
+            String::new()
+        };
+        format!("{{{family}\"interface\":0,\"address\":\"{address}\"}}")
     };
+    let mut ips = ip("4", "127.0.0.1/8");
+    if has_ipv6 {
+        ips = ips + "," + &ip("6", "::1/128");
+    }
     format!(
         "{{\"cniVersion\":{},\"interfaces\":[{{\"name\":\"lo\",\"mac\":\"00:00:00:00:00:00\",\
-         \"sandbox\":{}}}],\"ips\":[{{{family}\"interface\":0,\"address\":\"127.0.0.1/8\"}}],\
-         \"dns\":{{}}}}",
+         \"sandbox\":{}}}],\"ips\":[{ips}],\"dns\":{{}}}}",
         json::quoted(version),
         json::quoted(netns),
     )

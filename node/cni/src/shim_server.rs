@@ -5,6 +5,7 @@
 //! the host's namespace. What waits, waits in the listener's queue in the kernel; no request is
 //! ever in memory here without a thread that works on it.
 
+use std::collections::HashSet;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,7 +22,9 @@ use nix::sys::socket::{Shutdown, shutdown};
 use swiftlet_sys::netns;
 
 use crate::conf::NetworkConf;
+use crate::disk;
 use crate::error::NetworkError;
+use crate::failpoint;
 use crate::netlink::socket::NetlinkSocket;
 use crate::network::{Deadline, Network};
 use crate::options::NetworkOptions;
@@ -58,6 +61,20 @@ impl Sweeper {
     /// says of how many. For a period far longer than a sandbox takes to be made.
     pub fn sweep(&self, live: &[&str]) -> Result<usize, NetworkError> {
         in_host(self.host_netns.as_deref(), || self.network.sweep(live))
+    }
+
+    /// The containers that hold anything at this moment.
+    pub fn holding(&self) -> HashSet<String> {
+        self.network.holding()
+    }
+
+    /// Frees at one look what those of `held` have that are missing in `live`, and says of how
+    /// many. Only for holders from before the runtime that `live` comes from was asked for
+    /// anything: whoever was making them is gone. Blocks while a request for one of them is served.
+    pub fn free_lost(&self, held: HashSet<String>, live: &[&str]) -> Result<usize, NetworkError> {
+        in_host(self.host_netns.as_deref(), || {
+            self.network.free_lost(held, live)
+        })
     }
 }
 
@@ -157,7 +174,7 @@ impl Drop for NetworkHandle {
             }
         }
         let path = &self.network.options().socket;
-        if let Err(error) = fs::remove_file(path) {
+        if let Err(error) = disk::remove_file(path) {
             tracing::warn!(%error, path = %path.display(), "the CNI socket stays");
         }
     }
@@ -175,12 +192,12 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
         thread::sleep(PREDECESSOR_PAUSE);
     }
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
+        disk::create_dir_all(parent)?;
     }
     let new = path.with_extension(format!("new.{}", std::process::id()));
     let listener = UnixListener::bind(&new)?;
     fs::set_permissions(&new, Permissions::from_mode(0o600))?;
-    fs::rename(&new, path)?;
+    disk::rename(&new, path)?;
     Ok(listener)
 }
 
@@ -250,6 +267,7 @@ fn serve_one(
             ShimReply::Error(serde_json::to_vec(&error)?)
         }
     };
+    failpoint::pass("before", &"the answer");
     reply.write_to(&mut stream)
 }
 

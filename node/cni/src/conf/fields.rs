@@ -1,21 +1,22 @@
 //! The conf as JSON: the fields that are served, and a list of those that are known and not.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::extras::{ExtraFields, RuntimeDns};
+use super::restrictions::{BandwidthFields, RestrictionFields};
 use crate::error::NetworkError;
 use crate::result::Dns;
 use crate::shim::SUPPORTED_VERSIONS;
 
 /// Fields that have a meaning for others (libcni, the runtime), or for the shim.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 5] = [
     "type",
     "socket",
     "capabilities",
-    "prevResult",
     "disableCheck",
     "cniVersions",
 ];
@@ -47,8 +48,10 @@ pub(super) struct Fields {
     pub(super) dns: Dns,
     #[serde(default)]
     pub(super) runtime_config: RuntimeFields,
-    #[serde(default)]
-    args: Value,
+    #[serde(flatten)]
+    pub(super) extras: ExtraFields,
+    #[serde(flatten)]
+    pub(super) restrictions: RestrictionFields,
     #[serde(default, rename = "cni.dev/valid-attachments")]
     pub(super) valid_attachments: Vec<Attachment>,
     #[serde(flatten)]
@@ -62,6 +65,17 @@ pub(super) struct RuntimeFields {
     /// Of the capability `portMappings`.
     #[serde(default)]
     pub(super) port_mappings: Vec<PortFields>,
+    /// Of the capability `bandwidth`.
+    pub(super) bandwidth: Option<BandwidthFields>,
+    /// Of the capability `ips`.
+    #[serde(default)]
+    pub(super) ips: Vec<String>,
+    /// Of the capability `mac`.
+    #[serde(default)]
+    pub(super) mac: String,
+    /// Of the capability `dns`.
+    #[serde(default)]
+    pub(super) dns: RuntimeDns,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
@@ -88,9 +102,9 @@ pub(super) struct IpamFields {
     #[serde(rename = "type")]
     pub(super) kind: String,
     subnet: Option<String>,
-    range_start: Option<Ipv4Addr>,
-    range_end: Option<Ipv4Addr>,
-    gateway: Option<Ipv4Addr>,
+    range_start: Option<IpAddr>,
+    range_end: Option<IpAddr>,
+    gateway: Option<IpAddr>,
     #[serde(default)]
     pub(super) ranges: Vec<Vec<RangeFields>>,
     #[serde(default)]
@@ -106,9 +120,9 @@ pub(super) struct IpamFields {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RangeFields {
     pub(super) subnet: String,
-    pub(super) range_start: Option<Ipv4Addr>,
-    pub(super) range_end: Option<Ipv4Addr>,
-    pub(super) gateway: Option<Ipv4Addr>,
+    pub(super) range_start: Option<IpAddr>,
+    pub(super) range_end: Option<IpAddr>,
+    pub(super) gateway: Option<IpAddr>,
 }
 
 /// One route of `ipam.routes`.
@@ -116,7 +130,7 @@ pub(super) struct RangeFields {
 #[serde(deny_unknown_fields)]
 pub(super) struct RouteFields {
     pub(super) dst: String,
-    pub(super) gw: Option<Ipv4Addr>,
+    pub(super) gw: Option<IpAddr>,
 }
 
 /// One entry of `cni.dev/valid-attachments`.
@@ -139,11 +153,7 @@ impl Fields {
         }
         refuse_rest("", &self.rest)?;
         refuse_rest("ipam.", &self.ipam.rest)?;
-        refuse_rest("runtimeConfig.", &self.runtime_config.rest)?;
-        match self.args.pointer("/cni/ips") {
-            Some(ips) if asks_for_something(ips) => Err(refused("args.cni.ips", NOT_SERVED)),
-            _ => Ok(()),
-        }
+        refuse_rest("runtimeConfig.", &self.runtime_config.rest)
     }
 }
 
@@ -159,7 +169,7 @@ impl IpamFields {
     }
 }
 
-const NOT_SERVED: &str = "is not served";
+pub(super) const NOT_SERVED: &str = "is not served";
 
 fn refuse_rest(prefix: &str, rest: &BTreeMap<String, Value>) -> Result<(), NetworkError> {
     let refusal = rest.iter().find(|(name, value)| {
@@ -173,7 +183,7 @@ fn refuse_rest(prefix: &str, rest: &BTreeMap<String, Value>) -> Result<(), Netwo
 }
 
 /// `false`, `0`, `""`, `[]`, `{}` and `null` ask for what happens anyway.
-fn asks_for_something(value: &Value) -> bool {
+pub(super) fn asks_for_something(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(value) => *value,
@@ -184,7 +194,7 @@ fn asks_for_something(value: &Value) -> bool {
     }
 }
 
-fn refused(field: &str, reason: &str) -> NetworkError {
+pub(super) fn refused(field: &str, reason: &str) -> NetworkError {
     NetworkError::Conf {
         field: field.to_owned(),
         reason: reason.to_owned(),

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::Ports;
+use crate::disk;
 use crate::error::{NetworkError, file_error};
 
 /// A file that is being written; no container id begins like this.
@@ -38,16 +39,16 @@ pub(super) fn load(folder: &Path) -> Result<BTreeMap<String, Ports>, NetworkErro
 }
 
 pub(super) fn save(folder: &Path, container_id: &str, ports: &Ports) -> Result<(), NetworkError> {
-    fs::create_dir_all(folder).map_err(file_error("create", folder))?;
+    disk::create_dir_all(folder).map_err(file_error("create", folder))?;
     let (new, path) = (folder.join(NEW), folder.join(container_id));
     let text = serde_json::to_vec(ports).map_err(NetworkError::Decode)?;
-    fs::write(&new, text).map_err(file_error("write", &new))?;
-    fs::rename(&new, &path).map_err(file_error("write", &path))
+    disk::write(&new, text).map_err(file_error("write", &new))?;
+    disk::rename(&new, &path).map_err(file_error("write", &path))
 }
 
 pub(super) fn remove(folder: &Path, container_id: &str) -> Result<(), NetworkError> {
     let path = folder.join(container_id);
-    match fs::remove_file(&path) {
+    match disk::remove_file(&path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(file_error("remove", &path)(error))
         }

@@ -1,19 +1,22 @@
-//! Which address is next: a bitmap, round robin, and a pause before an address is used again.
+//! Which address is next: one that nobody had yet, then the one that was freed longest ago.
 //!
 //! Pure: the clock is an argument, files are elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::range_set::RangeSet;
+use super::runs::Runs;
 
 /// How long a freed address rests, so that late packets and cached names of the pod before do not
 /// reach the next one. Longer than a TCP retransmission or two; not so long that a busy node
-/// would run out. Ignored when nothing else is free.
+/// would run out. Ignored when no bridge has anything else.
 pub const COOL_DOWN: Duration = Duration::from_secs(30);
 
-const WORD_BITS: u32 = u64::BITS;
+/// Freed addresses whose order is remembered: all of a /16. In a larger range (IPv6) the search is
+/// back at a forgotten one after 2^64 pods.
+const RESTING_MAX: usize = 1 << 16;
 
 /// Who holds an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,24 +39,23 @@ struct Held {
 #[derive(Debug)]
 pub struct Allocator {
     ranges: RangeSet,
-    /// One bit per address that must not be picked: held, resting or excluded.
-    taken: Vec<u64>,
-    held: BTreeMap<u32, Held>,
-    by_holder: HashMap<Holder, u32>,
+    /// What must not be picked: held, resting or excluded.
+    taken: Runs,
+    held: BTreeMap<u128, Held>,
+    by_holder: HashMap<Holder, u128>,
     /// Freed addresses, the one that was freed first in front.
-    resting: VecDeque<(u32, Instant)>,
+    resting: VecDeque<(u128, Instant)>,
     /// Never handed out: gateways, and what an adopted bridge has.
-    excluded: BTreeSet<u32>,
+    excluded: BTreeSet<u128>,
     /// Where the search goes on.
-    next: u32,
+    next: u128,
 }
 
 impl Allocator {
     /// An allocator in which all addresses but the gateways are free.
     pub fn new(ranges: RangeSet) -> Self {
-        let words = ranges.len().div_ceil(WORD_BITS);
         let mut allocator = Self {
-            taken: vec![0; usize::try_from(words).unwrap_or(usize::MAX)],
+            taken: Runs::default(),
             held: BTreeMap::new(),
             by_holder: HashMap::new(),
             resting: VecDeque::new(),
@@ -70,10 +72,6 @@ impl Allocator {
         for gateway in gateways {
             allocator.exclude(gateway);
         }
-        // Bits behind the last address are never free.
-        for position in allocator.ranges.len()..words * WORD_BITS {
-            allocator.set_taken(position, true);
-        }
         allocator
     }
 
@@ -82,15 +80,15 @@ impl Allocator {
         &self.ranges
     }
 
-    /// Reserves the next free address after the last one; `None` if all are held.
-    pub fn reserve(&mut self, holder: &Holder, now: Instant) -> Option<Ipv4Addr> {
-        while self
-            .resting
-            .front()
-            .is_some_and(|(_, since)| now >= *since + COOL_DOWN)
-        {
-            self.wake();
-        }
+    /// Whether there is an address that nobody had within [`COOL_DOWN`].
+    pub fn has_rested(&self, now: Instant) -> bool {
+        let rested = |(_, since): &(u128, Instant)| now >= *since + COOL_DOWN;
+        self.first_free().is_some() || self.resting.front().is_some_and(rested)
+    }
+
+    /// Reserves the next address after the last one that nobody had, or else the one that was freed
+    /// longest ago; `None` if all are held.
+    pub fn reserve(&mut self, holder: &Holder) -> Option<IpAddr> {
         let position = match self.first_free() {
             Some(position) => position,
             None => self.wake()?,
@@ -100,20 +98,33 @@ impl Allocator {
         self.ranges.address(position)
     }
 
+    /// Reserves this address; `false` if it is held, or never handed out. One that rests serves:
+    /// whoever asks for it by name wants it back.
+    pub fn take(&mut self, address: IpAddr, holder: &Holder) -> bool {
+        let free = |position: &u128| {
+            !self.held.contains_key(position) && !self.excluded.contains(position)
+        };
+        let Some(position) = self.ranges.position(address).filter(free) else {
+            return false;
+        };
+        self.resting.retain(|(resting, _)| *resting != position);
+        self.hold(position, holder.clone(), false);
+        self.next = position + 1;
+        true
+    }
+
     /// Takes over an address from disk. One outside of the ranges is somebody else's.
-    pub fn adopt(&mut self, address: Ipv4Addr, holder: Holder) {
-        if let Some(position) = self.ranges.position(address)
-            && !self.held.contains_key(&position)
-        {
+    pub fn adopt(&mut self, address: IpAddr, holder: Holder) {
+        let Some(position) = self.ranges.position(address) else {
+            return;
+        };
+        if !self.held.contains_key(&position) {
             self.resting.retain(|(resting, _)| *resting != position);
             self.hold(position, holder, true);
-        } else if let Some(held) = self
-            .ranges
-            .position(address)
-            .and_then(|position| self.held.get_mut(&position))
-        {
+        } else if let Some(held) = self.held.get_mut(&position) {
             // A reservation in flight that lost against a file on disk.
             self.by_holder.remove(&held.holder);
+            self.by_holder.insert(holder.clone(), position);
             *held = Held {
                 holder,
                 adopted: true,
@@ -122,90 +133,90 @@ impl Allocator {
     }
 
     /// The search goes on behind this address.
-    pub fn continue_after(&mut self, address: Ipv4Addr) {
+    pub fn continue_after(&mut self, address: IpAddr) {
         if let Some(position) = self.ranges.position(address) {
             self.next = position + 1;
         }
     }
 
     /// Frees an address; one that is not held stays as it is.
-    pub fn release(&mut self, address: Ipv4Addr, now: Instant) {
+    pub fn release(&mut self, address: IpAddr, now: Instant) {
+        let position = self.ranges.position(address);
+        let held = position.and_then(|position| self.held.remove_entry(&position));
+        if let Some((position, held)) = held {
+            // A holder may have been found on disk with two addresses.
+            if self.by_holder.get(&held.holder) == Some(&position) {
+                self.by_holder.remove(&held.holder);
+            }
+            // Still marked as taken: it rests.
+            if !self.excluded.contains(&position) {
+                self.resting.push_back((position, now));
+            }
+            if self.resting.len() > RESTING_MAX {
+                self.wake();
+            }
+        }
+    }
+
+    /// Takes a reservation back that nobody has seen: the address is free at once.
+    pub fn cancel(&mut self, address: IpAddr) {
         let position = self.ranges.position(address);
         let held = position.and_then(|position| self.held.remove_entry(&position));
         if let Some((position, held)) = held {
             self.by_holder.remove(&held.holder);
-            // Still marked as taken: it rests.
             if !self.excluded.contains(&position) {
-                self.resting.push_back((position, now));
+                self.taken.remove(position);
             }
         }
     }
 
     /// Never hands out this address.
-    pub fn exclude(&mut self, address: Ipv4Addr) {
+    pub fn exclude(&mut self, address: IpAddr) {
         if let Some(position) = self.ranges.position(address) {
             self.resting.retain(|(resting, _)| *resting != position);
             self.excluded.insert(position);
-            self.set_taken(position, true);
+            self.taken.insert(position);
         }
     }
 
     /// The address that is held.
-    pub fn find(&self, holder: &Holder) -> Option<Ipv4Addr> {
+    pub fn find(&self, holder: &Holder) -> Option<IpAddr> {
         self.by_holder
             .get(holder)
             .and_then(|position| self.ranges.address(*position))
     }
 
+    /// Who holds the address.
+    pub fn holder_of(&self, address: IpAddr) -> Option<&Holder> {
+        let position = self.ranges.position(address)?;
+        self.held.get(&position).map(|held| &held.holder)
+    }
+
     /// All held addresses, and whether they were found on disk.
-    pub fn holders(&self) -> impl Iterator<Item = (Ipv4Addr, &Holder, bool)> {
+    pub fn holders(&self) -> impl Iterator<Item = (IpAddr, &Holder, bool)> {
         self.held.iter().filter_map(|(position, held)| {
             Some((self.ranges.address(*position)?, &held.holder, held.adopted))
         })
     }
 
-    fn hold(&mut self, position: u32, holder: Holder, adopted: bool) {
-        self.set_taken(position, true);
+    fn hold(&mut self, position: u128, holder: Holder, adopted: bool) {
+        self.taken.insert(position);
         self.by_holder.insert(holder.clone(), position);
         self.held.insert(position, Held { holder, adopted });
     }
 
     /// Ends the rest of the address that has rested longest.
-    fn wake(&mut self) -> Option<u32> {
+    fn wake(&mut self) -> Option<u128> {
         let (position, _) = self.resting.pop_front()?;
-        self.set_taken(position, false);
+        self.taken.remove(position);
         Some(position)
     }
 
     /// The first free address from `next` on, around the end.
-    fn first_free(&self) -> Option<u32> {
-        let start = if self.next < self.ranges.len() {
-            self.next
-        } else {
-            0
-        };
-        let words = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
-        // The first word is looked at twice: its upper part first, its lower part last.
-        (0..=words).find_map(|step| {
-            let word = (start / WORD_BITS + step) % words;
-            let bits = self.taken[usize::try_from(word).unwrap_or(0)];
-            let upper = u64::MAX << (start % WORD_BITS);
-            let mask = match step {
-                0 => upper,
-                step if step == words => !upper,
-                _ => u64::MAX,
-            };
-            let free = !bits & mask;
-            (free != 0).then(|| word * WORD_BITS + free.trailing_zeros())
-        })
-    }
-
-    fn set_taken(&mut self, position: u32, taken: bool) {
-        let bit = 1 << (position % WORD_BITS);
-        let word = usize::try_from(position / WORD_BITS).unwrap_or(usize::MAX);
-        if let Some(word) = self.taken.get_mut(word) {
-            *word = if taken { *word | bit } else { *word & !bit };
-        }
+    fn first_free(&self) -> Option<u128> {
+        let length = self.ranges.len();
+        let ahead = self.taken.first_missing(self.next, length);
+        ahead.or_else(|| self.taken.first_missing(0, length))
     }
 }
 

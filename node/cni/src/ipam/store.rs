@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! <dataDir>/<network>/10.88.0.7            "<container id>\r\n<interface>"
-//! <dataDir>/<network>/last_reserved_ip.0   "10.88.0.7"
+//! <dataDir>/<network>/fd00:88::7           the same, of the pod's second range set
+//! <dataDir>/<network>/last_reserved_ip.0   "10.88.0.7": of the first range set
 //! <dataDir>/<network>/lock                 empty; host-local locks it while it works
 //! <dataDir>/<network>/boot_id              ours: the boot that the addresses belong to
 //! ```
@@ -10,12 +11,13 @@
 //! An address is reserved by creating its file exclusively, which is what arbitrates between this
 //! process and the reference plugin; so the lock is left to host-local.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::net::Ipv4Addr;
+use std::fs;
+use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::allocator::Holder;
+use crate::disk;
 use crate::error::{NetworkError, file_error};
 
 const LINE_BREAK: &str = "\r\n";
@@ -36,15 +38,15 @@ impl Store {
         let store = Self {
             dir: dir.to_path_buf(),
         };
-        fs::create_dir_all(dir).map_err(file_error("create", dir))?;
+        disk::create_dir_all(dir).map_err(file_error("create", dir))?;
         let lock = dir.join(LOCK);
-        File::create(&lock).map_err(file_error("create", &lock))?;
+        disk::create(&lock).map_err(file_error("create", &lock))?;
         store.drop_other_boots()?;
         Ok(store)
     }
 
     /// All addresses and their holders.
-    pub fn load(&self) -> Result<Vec<(Ipv4Addr, Holder)>, NetworkError> {
+    pub fn load(&self) -> Result<Vec<(IpAddr, Holder)>, NetworkError> {
         let mut found = Vec::new();
         for address in self.addresses()? {
             // Gone between the listing and now: released by somebody.
@@ -56,7 +58,7 @@ impl Store {
     }
 
     /// Who holds the address.
-    pub fn read(&self, address: Ipv4Addr) -> Result<Option<Holder>, NetworkError> {
+    pub fn read(&self, address: IpAddr) -> Result<Option<Holder>, NetworkError> {
         let path = self.path(address);
         match fs::read_to_string(&path) {
             Ok(text) => Ok(Some(parse(&text))),
@@ -68,39 +70,33 @@ impl Store {
     /// Writes the address' file. `false` if there is one already.
     pub fn reserve(
         &self,
-        address: Ipv4Addr,
+        address: IpAddr,
         holder: &Holder,
-        shard: usize,
+        set: usize,
     ) -> Result<bool, NetworkError> {
         let path = self.path(address);
-        let mut file = match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
-            Err(error) => return Err(file_error("create", &path)(error)),
-        };
         let text = format!("{}{LINE_BREAK}{}", holder.container_id, holder.ifname);
-        let written = file.write_all(text.as_bytes()).and_then(|()| {
-            fs::write(
-                self.dir.join(format!("{LAST_RESERVED}{shard}")),
-                address.to_string(),
-            )
-        });
-        if let Err(error) = written {
-            // Nothing half-written may stay; the first failure is the one to report.
-            let _ = fs::remove_file(&path);
-            return Err(file_error("write", &path)(error));
+        let last = self.dir.join(format!("{LAST_RESERVED}{set}"));
+        match disk::write_new(&path, text.as_bytes()) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+            written => written.and_then(|()| disk::write(&last, address.to_string())),
         }
-        Ok(true)
+        .map(|()| true)
+        .map_err(|error| {
+            // Nothing half-written may stay; the first failure is the one to report.
+            let _ = disk::remove_file(&path);
+            file_error("write", &path)(error)
+        })
     }
 
     /// Removes the address' file; it need not exist.
-    pub fn release(&self, address: Ipv4Addr) -> Result<(), NetworkError> {
+    pub fn release(&self, address: IpAddr) -> Result<(), NetworkError> {
         remove_file(&self.path(address))
     }
 
     /// The address that was reserved last from a range set.
-    pub fn last_reserved(&self, shard: usize) -> Result<Option<Ipv4Addr>, NetworkError> {
-        let path = self.dir.join(format!("{LAST_RESERVED}{shard}"));
+    pub fn last_reserved(&self, set: usize) -> Result<Option<IpAddr>, NetworkError> {
+        let path = self.dir.join(format!("{LAST_RESERVED}{set}"));
         match fs::read_to_string(&path) {
             Ok(text) => Ok(text.trim().parse().ok()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -118,7 +114,7 @@ impl Store {
                 remove_file(&self.dir.join(name))?;
             }
         }
-        match fs::remove_dir(&self.dir) {
+        match disk::remove_dir(&self.dir) {
             // Somebody else's file is in it: then the folder is not ours to remove.
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -142,10 +138,11 @@ impl Store {
             Err(error) if error.kind() == ErrorKind::NotFound => (),
             Err(error) => return Err(file_error("read", &path)(error)),
         }
-        fs::write(&path, current).map_err(file_error("write", &path))
+        disk::write(&path, current).map_err(file_error("write", &path))
     }
 
-    fn addresses(&self) -> Result<Vec<Ipv4Addr>, NetworkError> {
+    /// All addresses that have a file.
+    pub(super) fn addresses(&self) -> Result<Vec<IpAddr>, NetworkError> {
         Ok(self
             .names()?
             .iter()
@@ -167,7 +164,7 @@ impl Store {
         Ok(names)
     }
 
-    fn path(&self, address: Ipv4Addr) -> PathBuf {
+    fn path(&self, address: IpAddr) -> PathBuf {
         self.dir.join(address.to_string())
     }
 }
@@ -182,7 +179,7 @@ fn parse(text: &str) -> Holder {
 }
 
 fn remove_file(path: &Path) -> Result<(), NetworkError> {
-    match fs::remove_file(path) {
+    match disk::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(file_error("remove", path)(error)),
         _ => Ok(()),
     }
@@ -190,6 +187,8 @@ fn remove_file(path: &Path) -> Result<(), NetworkError> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn holder() -> Holder {
@@ -199,7 +198,7 @@ mod tests {
         }
     }
 
-    const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 7);
+    const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 88, 0, 7));
 
     #[test]
     fn files_are_written_as_host_local_writes_them() {
@@ -210,6 +209,12 @@ mod tests {
         assert_eq!(read("10.88.0.7"), "c1\r\neth0");
         assert_eq!(read("last_reserved_ip.0"), "10.88.0.7");
         assert_eq!(read("lock"), "");
+        let second = "fd00:88:0:0:0:0:0:7".parse().unwrap();
+        assert!(store.reserve(second, &holder(), 1).unwrap());
+        assert_eq!(read("fd00:88::7"), "c1\r\neth0");
+        assert_eq!(read("last_reserved_ip.1"), "fd00:88::7");
+        assert_eq!(read("last_reserved_ip.0"), "10.88.0.7");
+        assert_eq!(store.load().unwrap().len(), 2);
     }
 
     #[test]

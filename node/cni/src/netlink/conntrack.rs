@@ -3,7 +3,7 @@
 
 use nix::errno::Errno;
 
-use super::nft::{IPV4, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, message, nested};
+use super::nft::{Family, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, message, nested};
 use super::socket::NetlinkSocket;
 use crate::error::NetworkError;
 
@@ -22,8 +22,12 @@ const KIND_MASK: u16 = 0x3fff;
 /// Flows that are forgotten in one batch.
 const BATCH_MAX: usize = 256;
 
-/// Forgets all UDP flows to one of these ports, and says how many.
-pub(crate) fn forget_udp(socket: &mut NetlinkSocket, ports: &[u16]) -> Result<usize, NetworkError> {
+/// Forgets a family's UDP flows to one of these ports, and says how many.
+pub(crate) fn forget_udp(
+    socket: &mut NetlinkSocket,
+    family: Family,
+    ports: &[u16],
+) -> Result<usize, NetworkError> {
     let mut bytes = Vec::new();
     let kind = of_conntrack(IPCTNL_MSG_CT_GET);
     message(
@@ -31,7 +35,7 @@ pub(crate) fn forget_udp(socket: &mut NetlinkSocket, ports: &[u16]) -> Result<us
         &mut bytes,
         kind,
         NLM_F_REQUEST | NLM_F_DUMP,
-        IPV4,
+        family.header(),
         &[],
     );
     let mut flows = Vec::new();
@@ -46,12 +50,16 @@ pub(crate) fn forget_udp(socket: &mut NetlinkSocket, ports: &[u16]) -> Result<us
         );
     })?;
     for some in flows.chunks(BATCH_MAX) {
-        forget(socket, some)?;
+        forget(socket, family, some)?;
     }
     Ok(flows.len())
 }
 
-fn forget(socket: &mut NetlinkSocket, flows: &[Vec<u8>]) -> Result<(), NetworkError> {
+fn forget(
+    socket: &mut NetlinkSocket,
+    family: Family,
+    flows: &[Vec<u8>],
+) -> Result<(), NetworkError> {
     let step = "forget flows";
     let mut bytes = Vec::new();
     for original in flows {
@@ -60,7 +68,7 @@ fn forget(socket: &mut NetlinkSocket, flows: &[Vec<u8>]) -> Result<(), NetworkEr
             NLM_F_REQUEST | NLM_F_ACK,
         );
         let body = nested(CTA_TUPLE_ORIG, original);
-        message(socket, &mut bytes, kind, flags, IPV4, &body);
+        message(socket, &mut bytes, kind, flags, family.header(), &body);
     }
     let refusals = socket.exchange(&bytes, flows.len(), step)?;
     // Those that have ended meanwhile are forgotten.

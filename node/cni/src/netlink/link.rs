@@ -28,8 +28,12 @@ pub(crate) struct Link {
     pub(crate) is_veth: bool,
     /// Made by this program.
     pub(crate) is_own: bool,
+    /// What somebody wrote to it.
+    pub(crate) alias: Option<String>,
     /// The bridge that the link is a port of.
     pub(crate) master: Option<u32>,
+    /// The other end of a veth, in its own namespace.
+    pub(crate) peer: Option<u32>,
 }
 
 /// A veth pair: one end on the bridge, the other in the pod.
@@ -71,17 +75,18 @@ pub(crate) fn create_veth(pair: &VethPair<'_>) -> Request {
     create("create the veth pair", link)
 }
 
-/// `ip link set <port> type bridge_slave hairpin on`
-pub(crate) fn set_hairpin(port: &str) -> Request {
+/// `ip link set <port> type bridge_slave hairpin on isolated on`, of the two what is wanted.
+pub(crate) fn set_port(port: &str, hairpin: bool, isolated: bool) -> Request {
+    let mut options = Vec::new();
+    options.extend(hairpin.then_some(InfoBridgePort::HairpinMode(true)));
+    options.extend(isolated.then_some(InfoBridgePort::Isolated(true)));
     let mut link = LinkMessage::default();
     link.attributes.push(LinkAttribute::IfName(port.to_owned()));
     link.attributes.push(LinkAttribute::LinkInfo(vec![
         LinkInfo::PortKind(InfoPortKind::Bridge),
-        LinkInfo::PortData(InfoPortData::BridgePort(vec![InfoBridgePort::HairpinMode(
-            true,
-        )])),
+        LinkInfo::PortData(InfoPortData::BridgePort(options)),
     ]));
-    change("switch on hairpin mode", link)
+    change("set the bridge port's options", link)
 }
 
 /// `ip link add <name> type bridge` with an address of its own, because a bridge otherwise takes
@@ -105,6 +110,28 @@ pub(crate) fn mark_as_own(name: &str) -> Request {
     link.attributes
         .push(LinkAttribute::IfAlias(OWN_ALIAS.to_owned()));
     change("mark the bridge", link)
+}
+
+/// `ip link set <name> alias <text>`
+pub(crate) fn set_alias(name: &str, text: &str) -> Request {
+    let mut link = LinkMessage::default();
+    link.attributes.push(LinkAttribute::IfName(name.to_owned()));
+    link.attributes
+        .push(LinkAttribute::IfAlias(text.to_owned()));
+    change("mark the pod's link", link)
+}
+
+/// `ip link add <name> up type ifb`: what is sent to it comes in from it.
+pub(crate) fn create_ifb(name: &str, mtu: Option<u32>) -> Request {
+    let mut link = up(LinkMessage::default());
+    link.attributes.push(LinkAttribute::IfName(name.to_owned()));
+    link.attributes.extend(mtu.map(LinkAttribute::Mtu));
+    let kind = LinkInfo::Kind(InfoKind::Ifb);
+    link.attributes.push(LinkAttribute::LinkInfo(vec![kind]));
+    create(
+        "create the device of the pod's egress limit (is ifb available?)",
+        link,
+    )
 }
 
 /// `ip link set <index> address <mac>`: pins the address that a bridge has.
@@ -143,6 +170,18 @@ pub(crate) fn find(socket: &mut NetlinkSocket, name: &str) -> Result<Option<Link
     query
         .attributes
         .push(LinkAttribute::IfName(name.to_owned()));
+    look_up(socket, query)
+}
+
+/// `ip link show` of the link with this number
+pub(crate) fn find_index(
+    socket: &mut NetlinkSocket,
+    index: u32,
+) -> Result<Option<Link>, NetworkError> {
+    look_up(socket, with_index(index))
+}
+
+fn look_up(socket: &mut NetlinkSocket, query: LinkMessage) -> Result<Option<Link>, NetworkError> {
     match socket.get("look up a link", RouteNetlinkMessage::GetLink(query))? {
         Some(RouteNetlinkMessage::NewLink(message)) => Ok(Some(Link::from(&message))),
         Some(_) => Err(NetworkError::Answer {
@@ -176,15 +215,21 @@ impl From<&LinkMessage> for Link {
             is_bridge: false,
             is_veth: false,
             is_own: false,
+            alias: None,
             master: None,
+            peer: None,
         };
         for attribute in &message.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => link.name.clone_from(name),
                 LinkAttribute::Address(bytes) => link.mac = Mac::from_bytes(bytes),
                 LinkAttribute::Mtu(mtu) => link.mtu = Some(*mtu),
-                LinkAttribute::IfAlias(alias) => link.is_own = alias == OWN_ALIAS,
+                LinkAttribute::IfAlias(alias) => {
+                    link.is_own = alias == OWN_ALIAS;
+                    link.alias = Some(alias.clone());
+                }
                 LinkAttribute::Controller(index) => link.master = Some(*index),
+                LinkAttribute::Link(index) => link.peer = Some(*index),
                 LinkAttribute::LinkInfo(infos) => {
                     link.is_bridge = infos.contains(&LinkInfo::Kind(InfoKind::Bridge));
                     link.is_veth = infos.contains(&LinkInfo::Kind(InfoKind::Veth));

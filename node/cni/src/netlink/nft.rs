@@ -4,6 +4,8 @@
 //! layouts: include/uapi/linux/netfilter/nf_tables.h. Netfilter's integers are big-endian, the
 //! registers' contents are the packet's.
 
+use std::net::IpAddr;
+
 use nix::errno::Errno;
 
 use super::socket::NetlinkSocket;
@@ -29,6 +31,7 @@ const NFT_MSG_NEWCHAIN: u16 = 3;
 const NFT_MSG_NEWRULE: u16 = 6;
 const NFT_MSG_NEWSET: u16 = 9;
 const NFT_MSG_NEWSETELEM: u16 = 12;
+const NFT_MSG_GETSETELEM: u16 = 13;
 const NFT_MSG_DELSETELEM: u16 = 14;
 
 pub(super) const NLM_F_REQUEST: u16 = 0x1;
@@ -38,27 +41,63 @@ const NLM_F_CREATE: u16 = 0x400;
 const NLM_F_APPEND: u16 = 0x800;
 
 const NFPROTO_UNSPEC: u8 = 0;
-pub(super) const NFPROTO_IPV4: u8 = 2;
+
+/// Whose packets a table sees (`enum` of include/uapi/linux/netfilter.h, `NFPROTO_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Family {
+    /// IPv4.
+    Ip = 2,
+    /// Frames that go through a bridge.
+    Bridge = 7,
+    /// IPv6.
+    Ip6 = 10,
+}
+
+impl Family {
+    /// The family of an address.
+    pub(crate) fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::Ip,
+            IpAddr::V6(_) => Self::Ip6,
+        }
+    }
+
+    /// In front of a message to this family.
+    pub(super) fn header(self) -> GenericHeader {
+        GenericHeader {
+            family: self as u8,
+            resource: 0,
+        }
+    }
+}
+
+/// A table; each family has names of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table<'a> {
+    pub(crate) family: Family,
+    pub(crate) name: &'a str,
+}
 
 /// Changes that happen all at once, or not at all: at no moment is there a packet that sees half
 /// of them.
 #[derive(Debug)]
 pub(crate) struct Transaction<'a> {
-    table: &'a str,
+    table: Table<'a>,
     changes: Vec<Change>,
     maps: u32,
 }
 
 #[derive(Debug)]
 struct Change {
+    family: Family,
     kind: u16,
     flags: u16,
     body: Vec<u8>,
 }
 
 impl<'a> Transaction<'a> {
-    /// Changes to table `ip <table>`.
-    pub(crate) fn of(table: &'a str) -> Self {
+    /// Changes to a table.
+    pub(crate) fn of(table: Table<'a>) -> Self {
         Self {
             table,
             changes: Vec::new(),
@@ -66,46 +105,52 @@ impl<'a> Transaction<'a> {
         }
     }
 
+    /// Goes on with another table, in the same transaction.
+    pub(crate) fn turn_to(&mut self, table: Table<'a>) {
+        self.table = table;
+        self.maps = 0;
+    }
+
     /// Makes the table anew, empty.
     pub(crate) fn replace_table(&mut self) {
         // Created first, so that deleting it cannot fail; deleted, so that old rules go.
-        self.push(NFT_MSG_NEWTABLE, NLM_F_CREATE, table_name(self.table));
+        self.push(NFT_MSG_NEWTABLE, NLM_F_CREATE, table_name(self.table.name));
         self.delete_table();
-        self.push(NFT_MSG_NEWTABLE, NLM_F_CREATE, table_name(self.table));
+        self.push(NFT_MSG_NEWTABLE, NLM_F_CREATE, table_name(self.table.name));
     }
 
     /// Deletes the table with all in it.
     pub(crate) fn delete_table(&mut self) {
-        self.push(NFT_MSG_DELTABLE, 0, table_name(self.table));
+        self.push(NFT_MSG_DELTABLE, 0, table_name(self.table.name));
     }
 
     /// Makes a chain.
     pub(crate) fn chain(&mut self, chain: &Chain<'_>) {
-        self.push(NFT_MSG_NEWCHAIN, NLM_F_CREATE, chain.body(self.table));
+        self.push(NFT_MSG_NEWCHAIN, NLM_F_CREATE, chain.body(self.table.name));
     }
 
     /// Appends a rule to a chain.
     pub(crate) fn rule(&mut self, chain: &str, expressions: &[Vec<u8>]) {
-        let body = rule(self.table, chain, &expressions.concat());
+        let body = rule(self.table.name, chain, &expressions.concat());
         self.push(NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, body);
     }
 
-    /// Makes a map.
+    /// Makes a map, or a set.
     pub(crate) fn map(&mut self, map: &Map<'_>) {
         self.maps += 1;
-        let body = map.body(self.table, self.maps);
+        let body = map.body(self.table.name, self.maps);
         self.push(NFT_MSG_NEWSET, NLM_F_CREATE, body);
     }
 
-    /// Adds an element to a map.
-    pub(crate) fn add_element(&mut self, map: &str, key: &[u8], value: &[u8]) {
-        let body = element(self.table, map, key, Some(value));
+    /// Adds an element to a map, or to a set, where it has no value.
+    pub(crate) fn add_element(&mut self, map: &str, key: &[u8], value: Option<&[u8]>) {
+        let body = element(self.table.name, map, key, value);
         self.push(NFT_MSG_NEWSETELEM, NLM_F_CREATE, body);
     }
 
-    /// Deletes an element of a map.
+    /// Deletes an element of a map or set.
     pub(crate) fn delete_element(&mut self, map: &str, key: &[u8]) {
-        let body = element(self.table, map, key, None);
+        let body = element(self.table.name, map, key, None);
         self.push(NFT_MSG_DELSETELEM, 0, body);
     }
 
@@ -123,11 +168,12 @@ impl<'a> Transaction<'a> {
         let (begin, end) = (NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END);
         let first = message(socket, &mut bytes, begin, NLM_F_REQUEST, border, &[]);
         let (mut last, count) = (first, self.changes.len());
-        for (index, Change { kind, flags, body }) in self.changes.iter().enumerate() {
+        for (index, change) in self.changes.iter().enumerate() {
             // What is refused is told without being asked for.
             let ack = if index + 1 == count { NLM_F_ACK } else { 0 };
-            let flags = NLM_F_REQUEST | ack | flags;
-            last = message(socket, &mut bytes, of_nftables(*kind), flags, IPV4, body);
+            let (kind, flags) = (of_nftables(change.kind), NLM_F_REQUEST | ack | change.flags);
+            let header = change.family.header();
+            last = message(socket, &mut bytes, kind, flags, header, &change.body);
         }
         message(socket, &mut bytes, end, NLM_F_REQUEST, border, &[]);
         if count == 0 {
@@ -138,17 +184,51 @@ impl<'a> Transaction<'a> {
     }
 
     fn push(&mut self, kind: u16, flags: u16, body: Vec<u8>) {
-        self.changes.push(Change { kind, flags, body });
+        self.changes.push(Change {
+            family: self.table.family,
+            kind,
+            flags,
+            body,
+        });
     }
 }
 
-/// Whether table `ip <table>` is there: others may flush the whole ruleset.
-pub(crate) fn table_exists(socket: &mut NetlinkSocket, table: &str) -> Result<bool, NetworkError> {
-    let step = "look for the table";
-    let flags = NLM_F_REQUEST | NLM_F_ACK;
+/// Whether a table is there: others may flush the whole ruleset.
+pub(crate) fn table_exists(
+    socket: &mut NetlinkSocket,
+    table: Table<'_>,
+) -> Result<bool, NetworkError> {
+    let body = table_name(table.name);
+    exists(socket, table, "look for the table", NFT_MSG_GETTABLE, &body)
+}
+
+/// Whether a set or map has a key.
+pub(crate) fn element_exists(
+    socket: &mut NetlinkSocket,
+    table: Table<'_>,
+    set: &str,
+    key: &[u8],
+) -> Result<bool, NetworkError> {
+    let body = element(table.name, set, key, None);
+    exists(
+        socket,
+        table,
+        "look for an element of a set",
+        NFT_MSG_GETSETELEM,
+        &body,
+    )
+}
+
+fn exists(
+    socket: &mut NetlinkSocket,
+    table: Table<'_>,
+    step: &'static str,
+    kind: u16,
+    body: &[u8],
+) -> Result<bool, NetworkError> {
+    let (kind, flags) = (of_nftables(kind), NLM_F_REQUEST | NLM_F_ACK);
     let mut bytes = Vec::new();
-    let (kind, body) = (of_nftables(NFT_MSG_GETTABLE), table_name(table));
-    message(socket, &mut bytes, kind, flags, IPV4, &body);
+    message(socket, &mut bytes, kind, flags, table.family.header(), body);
     let refusals = socket.exchange(&bytes, 1, step)?;
     match refusals.first() {
         None => Ok(true),
@@ -160,8 +240,11 @@ pub(crate) fn table_exists(socket: &mut NetlinkSocket, table: &str) -> Result<bo
     }
 }
 
-/// Deletes table `ip <table>` with all in it; it need not exist.
-pub(crate) fn delete_table(socket: &mut NetlinkSocket, table: &str) -> Result<(), NetworkError> {
+/// Deletes a table with all in it; it need not exist.
+pub(crate) fn delete_table(
+    socket: &mut NetlinkSocket,
+    table: Table<'_>,
+) -> Result<(), NetworkError> {
     let step = "delete the node's rules";
     let mut transaction = Transaction::of(table);
     transaction.delete_table();
@@ -177,11 +260,6 @@ pub(super) struct GenericHeader {
     pub(super) family: u8,
     pub(super) resource: u16,
 }
-
-pub(super) const IPV4: GenericHeader = GenericHeader {
-    family: NFPROTO_IPV4,
-    resource: 0,
-};
 
 /// Appends one message of netfilter, and answers its sequence number.
 pub(super) fn message(

@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_ECHO, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use nix::errno::Errno;
@@ -12,6 +12,7 @@ use nix::sys::socket::{
 };
 
 use crate::error::NetworkError;
+use crate::failpoint;
 
 /// One datagram of answers: the kernel fills at most 32 KiB (`NLMSG_GOODSIZE` and dumps).
 const RECEIVE_BYTES: usize = 32 * 1024;
@@ -104,7 +105,8 @@ impl NetlinkSocket {
         message: RouteNetlinkMessage,
     ) -> Result<Option<RouteNetlinkMessage>, NetworkError> {
         let mut bytes = Vec::new();
-        self.append(&mut bytes, NLM_F_REQUEST, message);
+        // A queueing discipline is shown to those who listen, and with the flag to who asks.
+        self.append(&mut bytes, NLM_F_REQUEST | NLM_F_ECHO, message);
         self.send(&bytes, step)?;
         let length = self.receive(step)?;
         let reply = replies(&self.received[..length])
@@ -238,8 +240,10 @@ impl NetlinkSocket {
     }
 
     fn send(&self, bytes: &[u8], step: &'static str) -> Result<(), NetworkError> {
-        send(self.fd.as_raw_fd(), bytes, MsgFlags::empty())
-            .map(drop)
+        failpoint::pass("before", &step);
+        let sent = send(self.fd.as_raw_fd(), bytes, MsgFlags::empty());
+        failpoint::pass("after", &step);
+        sent.map(drop)
             .map_err(|source| NetworkError::Kernel { step, source })
     }
 

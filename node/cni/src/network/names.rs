@@ -7,9 +7,19 @@ use crate::ipam::allocator::Holder;
 const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The host's end of the pod's veth pair: `veth` and 44 bits, all that fits.
+/// Hexadecimal digits behind `veth`: all that fits (`IFNAMSIZ`).
+const HOST_VETH_DIGITS: usize = 11;
+
+/// The host's end of the pod's veth pair: `veth` and 44 bits.
 pub(super) fn host_veth(holder: &Holder) -> String {
-    format!("veth{:011x}", hash(holder) >> 20)
+    format!("veth{:0HOST_VETH_DIGITS$x}", hash(holder) >> 20)
+}
+
+/// Whether only [`host_veth`] makes such a name; other programs write fewer digits.
+pub(super) fn is_host_veth(name: &str) -> bool {
+    let digits = name.strip_prefix("veth").unwrap_or_default();
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    digits.len() == HOST_VETH_DIGITS && digits.bytes().all(is_digit)
 }
 
 /// The bridge for the container, before it is known which ones are full.
@@ -42,6 +52,8 @@ mod tests {
         assert_eq!(host_veth(&holder("a")), host_veth(&holder("a")));
         assert_ne!(host_veth(&holder("a")), host_veth(&holder("b")));
         assert_eq!(host_veth(&holder("a")).len(), 15);
+        assert!(is_host_veth(&host_veth(&holder("a"))));
+        assert!(!is_host_veth("veth0a1b2c3d") && !is_host_veth("eth0"));
         let used: std::collections::BTreeSet<_> = (0..64)
             .map(|id| shard(&holder(&id.to_string()), 4))
             .collect();

@@ -2,13 +2,14 @@
 //!
 //! A step that fails undoes all before it. What is left when even that fails is in the error.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use nix::errno::Errno;
 use swiftlet_sys::netns;
 
-use super::{Deadline, Network, bridge_spec, names};
+use super::restrictions::Port;
+use super::{Deadline, Network, bridge_spec, names, pod_ipv6};
 use crate::bridge::{self, Bridge};
 use crate::conf::NetworkConf;
 use crate::error::NetworkError;
@@ -17,7 +18,7 @@ use crate::mac::Mac;
 use crate::netlink::address;
 use crate::netlink::link::{self, VethPair};
 use crate::netlink::route::{self, Hop};
-use crate::netlink::socket::{NetlinkSocket, Request};
+use crate::netlink::socket::NetlinkSocket;
 use crate::request::Attachment;
 use crate::result::Attached;
 
@@ -67,6 +68,8 @@ struct PodLink {
     /// In the pod's namespace.
     pod_socket: NetlinkSocket,
     pod_index: u32,
+    /// Of the limit of egress.
+    device: Option<(String, Mac)>,
 }
 
 impl<'a> Reserved<'a> {
@@ -74,13 +77,21 @@ impl<'a> Reserved<'a> {
     pub(super) fn new(host: Host<'a>, pool: &'a Pool, shard: usize) -> Result<Self, NetworkError> {
         // The bridge comes first: one that is adopted may have an address that no pod must get.
         host.network.bridge(host.socket, host.conf, shard, pool)?;
-        let lease = pool.reserve(&host.attachment.holder, shard)?;
+        let lease = pool.reserve(&host.attachment.holder, shard, &host.conf.extras.ips)?;
         Ok(Self { host, pool, lease })
     }
 
     /// Creates the veth pair.
     pub(super) fn link(mut self) -> Result<Linked<'a>, NetworkError> {
-        match self.try_link() {
+        let mut outcome = self.try_link();
+        // Rare: bridges are chosen so that none is ever full.
+        for _ in 1..self.host.conf.bridges.len() {
+            if !matches!(outcome, Err(NetworkError::BridgeFull { .. })) {
+                break;
+            }
+            outcome = self.move_on().and_then(|()| self.try_link());
+        }
+        match outcome {
             Ok(link) => Ok(Linked {
                 reserved: self,
                 link,
@@ -89,11 +100,26 @@ impl<'a> Reserved<'a> {
         }
     }
 
+    /// Takes an address of the next bridge instead.
+    fn move_on(&mut self) -> Result<(), NetworkError> {
+        let Host {
+            conf, attachment, ..
+        } = &self.host;
+        let next = (self.lease.shard + 1) % conf.bridges.len();
+        self.pool.release(&attachment.holder)?;
+        let lease = self
+            .pool
+            .reserve(&attachment.holder, next, &conf.extras.ips)?;
+        self.lease = lease;
+        Ok(())
+    }
+
     /// Frees the address, and the link if one was made.
     fn undo(mut self) -> Result<(), NetworkError> {
         let mut errors = Vec::new();
         // Here a link is deleted, slowly: the namespace may be somebody's who tries again.
         errors.extend(self.delete_link().err());
+        errors.extend(self.lift_restrictions().err());
         errors.extend(self.pool.release(&self.host.attachment.holder).err());
         NetworkError::collected(errors)
     }
@@ -103,29 +129,45 @@ impl<'a> Reserved<'a> {
         network.masquerade(self.host.conf)?;
         let mut bridge = self.bridge()?;
         let mut outcome = self.create_veth(&bridge);
-        let again = match &outcome {
-            // The bridge that we remember is gone: make it again.
-            Err(NetworkError::Kernel {
-                source: Errno::EINVAL | Errno::ENODEV,
-                ..
-            }) => {
-                network.forget_bridge(&bridge_spec(self.host.conf, self.lease.shard).name);
-                bridge = self.bridge()?;
-                true
+        // Two things can be in the way, and both at once.
+        for _ in 0..2 {
+            let again = match &outcome {
+                // The bridge that we remember is gone: make it again.
+                Err(NetworkError::Kernel {
+                    source: Errno::EINVAL | Errno::ENODEV,
+                    ..
+                }) => {
+                    network.forget_bridge(&bridge_spec(self.host.conf, self.lease.shard).name);
+                    bridge = self.bridge()?;
+                    true
+                }
+                // The address was free, so a pair of this name is what a DEL left to its namespace,
+                // which did not close.
+                Err(NetworkError::Kernel {
+                    source: Errno::EEXIST,
+                    ..
+                }) => self.delete_link()?,
+                _ => false,
+            };
+            if !again {
+                break;
             }
-            // The address was free, so a pair of this name is what a DEL left to its namespace,
-            // which did not close.
-            Err(NetworkError::Kernel {
-                source: Errno::EEXIST,
-                ..
-            }) => self.delete_link()?,
-            _ => false,
-        };
-        if again {
             outcome = self.create_veth(&bridge);
         }
-        let (host_name, host_mac, pod_mac) = outcome?;
-        let mut pod_socket = netns::run_in(self.host.pod_netns.as_fd(), NetlinkSocket::route)??;
+        let is_full = |error: NetworkError| match error {
+            NetworkError::Kernel {
+                source: Errno::EXFULL,
+                ..
+            } => NetworkError::BridgeFull {
+                bridge: self.host.conf.bridges[self.lease.shard].clone(),
+                ports_max: bridge::PORTS_MAX,
+            },
+            other => other,
+        };
+        let (host_name, host_mac, pod_mac) = outcome.map_err(is_full)?;
+        // Before the pod's end is up: not one frame comes through unbounded.
+        let device = self.restrict(pod_mac)?;
+        let mut pod_socket = self.enter_pod()?;
         let found = link::find(&mut pod_socket, &self.host.attachment.holder.ifname)?;
         let step = "look up the pod's interface";
         let pod_index = found.ok_or(NetworkError::Answer { step })?.index;
@@ -136,6 +178,7 @@ impl<'a> Reserved<'a> {
             pod_mac,
             pod_socket,
             pod_index,
+            device,
         })
     }
 
@@ -149,10 +192,23 @@ impl<'a> Reserved<'a> {
         network.bridge(socket, conf, self.lease.shard, self.pool)
     }
 
+    /// A socket in the pod's namespace, which is set up for the addresses that it will have.
+    fn enter_pod(&self) -> Result<NetlinkSocket, NetworkError> {
+        let has_ipv6 = self.lease.ips().any(|address| address.is_ipv6());
+        let ifname = &self.host.attachment.holder.ifname;
+        netns::run_in(self.host.pod_netns.as_fd(), || {
+            if has_ipv6 {
+                pod_ipv6::switch_on(ifname)?;
+            }
+            NetlinkSocket::route()
+        })?
+    }
+
     fn create_veth(&mut self, bridge: &Bridge) -> Result<(String, Mac, Mac), NetworkError> {
         let host_name = names::host_veth(&self.host.attachment.holder);
         let host_mac = Mac::random();
-        let pod_mac = Mac::of_address(self.lease.address.addr());
+        let of_addresses = || Mac::of_addresses(self.lease.ips()).unwrap_or_else(Mac::random);
+        let pod_mac = self.host.conf.extras.mac.unwrap_or_else(of_addresses);
         let mut batch = vec![link::create_veth(&VethPair {
             host_name: &host_name,
             host_mac,
@@ -162,11 +218,29 @@ impl<'a> Reserved<'a> {
             pod_netns: self.host.pod_netns.as_fd(),
             mtu: self.host.conf.mtu,
         })];
-        if self.host.conf.hairpin {
-            batch.push(link::set_hairpin(&host_name));
+        let (hairpin, isolated) = (self.host.conf.hairpin, self.host.conf.extras.port_isolation);
+        if hairpin || isolated {
+            batch.push(link::set_port(&host_name, hairpin, isolated));
         }
         self.host.socket.batch(batch)?;
         Ok((host_name, host_mac, pod_mac))
+    }
+
+    fn restrict(&mut self, pod_mac: Mac) -> Result<Option<(String, Mac)>, NetworkError> {
+        let (network, port) = (self.host.network, self.port());
+        network.restrictions.add(self.host.socket, port, pod_mac)
+    }
+
+    fn lift_restrictions(&mut self) -> Result<(), NetworkError> {
+        let (network, port) = (self.host.network, self.port());
+        network.restrictions.remove(self.host.socket, port)
+    }
+
+    fn port(&self) -> Port<'a> {
+        Port {
+            conf: self.host.conf,
+            holder: &self.host.attachment.holder,
+        }
     }
 
     /// Deletes the pair if it exists.
@@ -186,15 +260,14 @@ impl<'a> Linked<'a> {
     /// Brings both interfaces up and gives the pod its address, in one batch.
     pub(super) fn address(mut self) -> Result<Addressed<'a>, NetworkError> {
         let index = self.link.pod_index;
-        let batch = vec![
+        let mut batch = vec![
             link::set_up("bring up lo in the pod", LOOPBACK_INDEX),
             link::set_up("bring up the pod's interface", index),
-            address::add(
-                "give the pod its address",
-                index,
-                self.reserved.lease.address,
-            ),
         ];
+        for leased in &self.reserved.lease.addresses {
+            let step = "give the pod its address";
+            batch.push(address::add(step, index, leased.address));
+        }
         match self.link.pod_socket.batch(batch) {
             Ok(()) => Ok(Addressed(self)),
             Err(error) => Err(error.after_undo(self.undo())),
@@ -222,13 +295,14 @@ impl<'a> Addressed<'a> {
         let Host {
             conf, attachment, ..
         } = &linked.reserved.host;
-        let gateway = linked.reserved.lease.gateway;
-        let routes = conf.pod_routes(gateway);
+        let lease = &linked.reserved.lease;
+        let routes = conf.pod_routes(lease);
         let netns = attachment
             .netns
             .as_deref()
             .map(|path| path.display().to_string());
-        let requests = route_requests(linked.link.pod_index, &routes, gateway);
+        let through = |hop: &Hop| route::add(linked.link.pod_index, hop.through(lease));
+        let requests: Vec<_> = routes.iter().map(through).collect();
         if !requests.is_empty()
             && let Err(error) = linked.link.pod_socket.batch(requests)
         {
@@ -248,6 +322,22 @@ impl<'a> Addressed<'a> {
 }
 
 impl Routed<'_> {
+    /// Sets the sysctls of the pod's namespace that the conf asks for.
+    pub(super) fn tune(self) -> Result<Self, NetworkError> {
+        let host = &self.linked.reserved.host;
+        let sysctls = &host.conf.extras.sysctls;
+        if sysctls.is_empty() {
+            return Ok(self);
+        }
+        let ifname = &host.attachment.holder.ifname;
+        let set_all = || sysctls.iter().try_for_each(|sysctl| sysctl.apply(ifname));
+        let set = netns::run_in(host.pod_netns.as_fd(), set_all);
+        match set.map_err(NetworkError::from).flatten() {
+            Ok(()) => Ok(self),
+            Err(error) => Err(error.after_undo(self.linked.undo())),
+        }
+    }
+
     /// Opens the pod's host ports, if it has any.
     pub(super) fn open_ports(self) -> Result<Self, NetworkError> {
         match self.try_open_ports() {
@@ -267,10 +357,10 @@ impl Routed<'_> {
             return Ok(());
         }
         // Without this a packet from 127.0.0.1 never leaves to a pod.
-        bridge::route_localnet(&conf.bridges[self.linked.reserved.lease.shard])?;
+        bridge::route_localnet(&self.linked.link.bridge.gateway.0)?;
         let id = &attachment.holder.container_id;
         let mut host_ports = network.host_ports(conf)?;
-        let opened = host_ports.add(id, self.address(), &conf.ports);
+        let opened = host_ports.add(id, &self.ips(), &conf.ports);
         if opened.is_err() {
             host_ports.remove(id)?;
         }
@@ -287,6 +377,7 @@ impl Routed<'_> {
             bridge: (&conf.bridges[reserved.lease.shard], link.bridge.mac),
             host: (&link.host_name, link.host_mac),
             pod: (&attachment.holder.ifname, link.pod_mac),
+            others: self.other_interfaces(),
             netns: &self.netns,
             mtu: conf.mtu,
             lease: &reserved.lease,
@@ -295,19 +386,19 @@ impl Routed<'_> {
         }
     }
 
-    /// The pod's address.
-    pub(super) fn address(&self) -> Ipv4Addr {
-        self.linked.reserved.lease.address.addr()
+    /// Made for the pod, or for its VLAN.
+    fn other_interfaces(&self) -> Vec<(&str, Mac)> {
+        let link = &self.linked.link;
+        let (gateway, mac) = &link.bridge.gateway;
+        let bridge = &self.linked.reserved.host.conf.bridges[self.linked.reserved.lease.shard];
+        let gateway = (gateway != bridge).then_some((gateway.as_str(), *mac));
+        let device = link.device.as_ref();
+        let device = device.map(|(name, mac)| (name.as_str(), *mac));
+        gateway.into_iter().chain(device).collect()
     }
-}
 
-fn route_requests(index: u32, routes: &[Hop], gateway: Ipv4Addr) -> Vec<Request> {
-    let through = |hop: &Hop| Hop {
-        gateway: hop.gateway.or(Some(gateway)),
-        ..*hop
-    };
-    routes
-        .iter()
-        .map(|hop| route::add(index, through(hop)))
-        .collect()
+    /// The pod's addresses.
+    pub(super) fn ips(&self) -> Vec<IpAddr> {
+        self.linked.reserved.lease.ips().collect()
+    }
 }

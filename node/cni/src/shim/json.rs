@@ -7,6 +7,20 @@
 /// Escapes other than `\"`, `\\` and `\/` make the answer `None`: neither a version nor a socket
 /// path has them. The node parses the whole conf properly; this finds the node.
 pub(super) fn top_level_string(json: &[u8], key: &str) -> Option<String> {
+    top_level(json, key)?.string()?
+}
+
+/// The text of the top-level member `key`, if it is an object.
+pub(super) fn top_level_object<'a>(json: &'a [u8], key: &str) -> Option<&'a [u8]> {
+    let mut cursor = top_level(json, key)?;
+    (cursor.peek()? == b'{').then_some(())?;
+    let start = cursor.position;
+    cursor.skip_value()?;
+    json.get(start..cursor.position)
+}
+
+/// A cursor in front of the value of the top-level member `key`.
+fn top_level<'a>(json: &'a [u8], key: &str) -> Option<Cursor<'a>> {
     let mut cursor = Cursor {
         bytes: json,
         position: 0,
@@ -16,7 +30,7 @@ pub(super) fn top_level_string(json: &[u8], key: &str) -> Option<String> {
         let name = cursor.string()?;
         cursor.expect(b':')?;
         if name.as_deref() == Some(key) {
-            return cursor.string()?;
+            return Some(cursor);
         }
         cursor.skip_value()?;
         cursor.expect(b',')?;
@@ -137,6 +151,16 @@ mod tests {
             top_level_string(CONF.as_bytes(), "socket").as_deref(),
             Some("/run/a b.sock")
         );
+    }
+
+    #[test]
+    fn an_object_is_returned_as_it_is_written() {
+        let text = |key| top_level_object(CONF.as_bytes(), key).map(<[u8]>::trim_ascii_end);
+        let wanted = br#"{"socket": "wrong", "b": [1, "}", {"c": null}]}"#;
+        assert_eq!(text("a"), Some(wanted.as_slice()));
+        for key in ["n", "t", "cniVersion", "absent"] {
+            assert_eq!(text(key), None, "{key}");
+        }
     }
 
     #[test]

@@ -191,7 +191,7 @@ fn the_observer_is_told_which_pod_was_attached() {
         (seen[0].container_id.as_str(), seen[0].pod.uid.as_str()),
         ("c1", "u-1")
     );
-    assert_eq!(seen[0].address.to_string(), address(&result).to_string());
+    assert_eq!(seen[0].addresses, [address(&result)]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::node::{Namespace, Node, address};
 
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// The node as others see it.
 const NODE: &str = "192.0.2.2";
 
@@ -19,12 +19,12 @@ fn with_ports(node: &Node, ports: Value) -> Value {
     conf
 }
 
-fn add(node: &Node, id: &str, pod: &Namespace, ports: Value) -> Result<Value, Value> {
+pub(super) fn add(node: &Node, id: &str, pod: &Namespace, ports: Value) -> Result<Value, Value> {
     node.ask_with("ADD", id, &pod.path(), &with_ports(node, ports))
 }
 
 /// A machine outside, with the node on the other end of its wire.
-fn outside(node: &Node) -> Namespace {
+pub(super) fn outside(node: &Node) -> Namespace {
     let outside = Namespace::new();
     let path = outside.path();
     let wire = [
@@ -43,8 +43,8 @@ fn outside(node: &Node) -> Namespace {
 }
 
 /// A server that tells each of `clients` who it is, with the port that it listens on.
-fn serve(pod: &Namespace, name: &'static str, port: u16, clients: usize) {
-    let listener = pod.run(|| TcpListener::bind(("0.0.0.0", port)).unwrap());
+pub(super) fn serve(pod: &Namespace, name: &'static str, port: u16, clients: usize) {
+    let listener = pod.run(|| TcpListener::bind(("::", port)).unwrap());
     std::thread::spawn(move || {
         for stream in listener.incoming().take(clients) {
             stream.unwrap().write_all(name.as_bytes()).unwrap();
@@ -53,7 +53,7 @@ fn serve(pod: &Namespace, name: &'static str, port: u16, clients: usize) {
 }
 
 /// Who answers at the address, or nobody.
-fn who(from: &Namespace, at: &str) -> Option<String> {
+pub(super) fn who(from: &Namespace, at: &str) -> Option<String> {
     from.run(|| {
         let mut stream = TcpStream::connect_timeout(&at.parse().unwrap(), PATIENCE).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -8,9 +8,17 @@ use super::super::range::Range;
 use super::*;
 
 fn ranges(start: u8, end: u8) -> RangeSet {
-    let ip = |last| Some(Ipv4Addr::new(10, 0, 0, last));
-    let subnet = "10.0.0.0/24".parse().unwrap();
-    RangeSet::new(vec![Range::new(subnet, ip(start), ip(end), None).unwrap()]).unwrap()
+    set_of("10.0.0.0/24", v4, start, end)
+}
+
+fn set_of(subnet: &str, at: fn(u8) -> IpAddr, start: u8, end: u8) -> RangeSet {
+    let range = Range::new(
+        subnet.parse().unwrap(),
+        Some(at(start)),
+        Some(at(end)),
+        None,
+    );
+    RangeSet::new(vec![range.unwrap()]).unwrap()
 }
 
 fn holder(number: u8) -> Holder {
@@ -20,15 +28,27 @@ fn holder(number: u8) -> Holder {
     }
 }
 
-fn last_octet(address: Ipv4Addr) -> u8 {
-    address.octets()[3]
+fn v4(last: u8) -> IpAddr {
+    IpAddr::from([10, 0, 0, last])
+}
+
+/// Around a border of 32 bits, so that whoever counts in fewer than all of them is found out.
+fn v6(last: u8) -> IpAddr {
+    let base = std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0xffff, 0xffc0);
+    std::net::Ipv6Addr::from_bits(base.to_bits() + u128::from(last)).into()
+}
+
+fn last_octet(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(address) => address.octets()[3],
+        IpAddr::V6(address) => address.octets()[15],
+    }
 }
 
 #[test]
 fn the_gateway_is_never_handed_out_and_the_search_goes_around() {
-    let now = Instant::now();
     let mut allocator = Allocator::new(ranges(1, 4));
-    let mut next = |number| allocator.reserve(&holder(number), now).map(last_octet);
+    let mut next = |number| allocator.reserve(&holder(number)).map(last_octet);
     assert_eq!(
         [next(1), next(2), next(3), next(4)],
         [Some(2), Some(3), Some(4), None]
@@ -36,19 +56,29 @@ fn the_gateway_is_never_handed_out_and_the_search_goes_around() {
 }
 
 #[test]
-fn a_freed_address_rests_while_others_are_free() {
+fn what_nobody_had_yet_comes_before_what_was_freed_long_ago() {
     let now = Instant::now();
     let mut allocator = Allocator::new(ranges(2, 4));
-    let first = allocator.reserve(&holder(1), now).unwrap();
+    let first = allocator.reserve(&holder(1)).unwrap();
     allocator.release(first, now);
-    allocator.continue_after(Ipv4Addr::new(10, 0, 0, 4));
-    assert_eq!(allocator.reserve(&holder(2), now).map(last_octet), Some(3));
-    allocator.continue_after(Ipv4Addr::new(10, 0, 0, 4));
-    let later = now + COOL_DOWN;
-    assert_eq!(
-        allocator.reserve(&holder(3), later).map(last_octet),
-        Some(2)
-    );
+    allocator.continue_after(v4(4));
+    assert_eq!(allocator.reserve(&holder(2)).map(last_octet), Some(3));
+    allocator.continue_after(v4(4));
+    assert_eq!(allocator.reserve(&holder(3)).map(last_octet), Some(4));
+    assert!(!allocator.has_rested(now) && allocator.has_rested(now + COOL_DOWN));
+    assert_eq!(allocator.reserve(&holder(4)).map(last_octet), Some(2));
+    assert!(!allocator.has_rested(now + COOL_DOWN));
+}
+
+#[test]
+fn a_holder_that_was_found_with_two_addresses_is_found_as_long_as_it_has_one() {
+    let mut allocator = Allocator::new(ranges(2, 9));
+    allocator.adopt(v4(4), holder(1));
+    allocator.adopt(v4(5), holder(1));
+    allocator.release(v4(4), Instant::now());
+    assert_eq!(allocator.find(&holder(1)), Some(v4(5)));
+    allocator.release(v4(5), Instant::now());
+    assert_eq!(allocator.find(&holder(1)), None);
 }
 
 #[test]
@@ -56,32 +86,22 @@ fn when_nothing_else_is_free_the_longest_resting_address_is_next() {
     let now = Instant::now();
     let mut allocator = Allocator::new(ranges(2, 4));
     let held: Vec<_> = (0..3)
-        .map(|n| allocator.reserve(&holder(n), now).unwrap())
+        .map(|n| allocator.reserve(&holder(n)).unwrap())
         .collect();
     allocator.release(held[1], now);
     allocator.release(held[0], now + Duration::from_millis(1));
-    assert_eq!(allocator.reserve(&holder(7), now), Some(held[1]));
-    assert_eq!(allocator.reserve(&holder(8), now), Some(held[0]));
-    assert_eq!(allocator.reserve(&holder(9), now), None);
+    assert_eq!(allocator.reserve(&holder(7)), Some(held[1]));
+    assert_eq!(allocator.reserve(&holder(8)), Some(held[0]));
+    assert_eq!(allocator.reserve(&holder(9)), None);
 }
 
 #[test]
 fn the_search_goes_on_behind_the_last_reserved_address() {
     let mut allocator = Allocator::new(ranges(1, 254));
-    allocator.continue_after(Ipv4Addr::new(10, 0, 0, 100));
-    assert_eq!(
-        allocator
-            .reserve(&holder(1), Instant::now())
-            .map(last_octet),
-        Some(101)
-    );
-    allocator.continue_after(Ipv4Addr::new(10, 0, 0, 254));
-    assert_eq!(
-        allocator
-            .reserve(&holder(2), Instant::now())
-            .map(last_octet),
-        Some(2)
-    );
+    allocator.continue_after(v4(100));
+    assert_eq!(allocator.reserve(&holder(1)).map(last_octet), Some(101));
+    allocator.continue_after(v4(254));
+    assert_eq!(allocator.reserve(&holder(2)).map(last_octet), Some(2));
 }
 
 #[derive(Clone, Debug)]
@@ -105,10 +125,12 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 /// Runs operations against the allocator and against a map of who holds what.
-fn check(ops: &[Op], size: u8) {
-    let mut allocator = Allocator::new(ranges(2, size + 1));
-    let mut held: BTreeMap<Ipv4Addr, u16> = BTreeMap::new();
+fn check(ops: &[Op], size: u8, subnet: &str, family: fn(u8) -> IpAddr) {
+    let mut allocator = Allocator::new(set_of(subnet, family, 2, size + 1));
+    let mut held: BTreeMap<IpAddr, u16> = BTreeMap::new();
     let mut excluded = std::collections::BTreeSet::new();
+    // The one that was freed longest ago in front.
+    let mut freed: Vec<IpAddr> = Vec::new();
     let mut now = Instant::now();
     for (step, op) in ops.iter().enumerate() {
         let serial = u16::try_from(step).unwrap();
@@ -116,35 +138,40 @@ fn check(ops: &[Op], size: u8) {
             container_id: n.to_string(),
             ifname: "eth0".into(),
         };
-        let at = |octet: u8| Ipv4Addr::new(10, 0, 0, octet % size + 2);
+        let at = |octet: u8| family(octet % size + 2);
         match op {
             Op::Reserve => {
-                let free = (0..size).map(at).filter(|ip| !excluded.contains(ip));
-                let any_free = free.filter(|ip| !held.contains_key(ip)).count() > 0;
-                let picked = allocator.reserve(&who(serial), now);
-                assert_eq!(
-                    picked.is_some(),
-                    any_free,
-                    "exhausted exactly when all are held"
-                );
+                let is_free = |ip: &IpAddr| !excluded.contains(ip) && !held.contains_key(ip);
+                let any_free = (0..size).map(at).any(|ip| is_free(&ip));
+                let any_fresh = (0..size)
+                    .map(at)
+                    .any(|ip| is_free(&ip) && !freed.contains(&ip));
+                let picked = allocator.reserve(&who(serial));
+                let step = "exhausted exactly when all are held";
+                assert_eq!(picked.is_some(), any_free, "{step}");
                 if let Some(address) = picked {
                     assert!(!excluded.contains(&address));
-                    assert_eq!(
-                        held.insert(address, serial),
-                        None,
-                        "two holders of {address}"
-                    );
+                    match freed.first() {
+                        Some(oldest) if !any_fresh => assert_eq!(address, *oldest),
+                        _ => assert!(!freed.contains(&address), "{address} was just freed"),
+                    }
+                    freed.retain(|one| *one != address);
+                    let other = held.insert(address, serial);
+                    assert_eq!(other, None, "two holders of {address}");
                 }
             }
             Op::Release(octet) => {
                 allocator.release(at(*octet), now);
-                held.remove(&at(*octet));
+                if held.remove(&at(*octet)).is_some() && !excluded.contains(&at(*octet)) {
+                    freed.push(at(*octet));
+                }
             }
             Op::Wait(seconds) => now += Duration::from_secs((*seconds).into()),
             Op::Adopt(octet) => {
                 let address = at(*octet);
                 if !held.contains_key(&address) && !excluded.contains(&address) {
                     allocator.adopt(address, who(serial));
+                    freed.retain(|one| *one != address);
                     held.insert(address, serial);
                 }
             }
@@ -152,6 +179,7 @@ fn check(ops: &[Op], size: u8) {
                 if !held.contains_key(&at(*octet)) {
                     allocator.exclude(at(*octet));
                     excluded.insert(at(*octet));
+                    freed.retain(|one| *one != at(*octet));
                 }
             }
         }
@@ -169,6 +197,7 @@ fn check(ops: &[Op], size: u8) {
 proptest! {
     #[test]
     fn no_address_has_two_holders_and_freed_ones_come_back(ops in ops(), size in 1..90_u8) {
-        check(&ops, size);
+        check(&ops, size, "10.0.0.0/24", v4);
+        check(&ops, size, "fd00::/64", v6);
     }
 }

@@ -1,9 +1,10 @@
 //! What rules are made of: each expression works on registers of four bytes.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 
+use super::Family;
 use super::attribute::{data, nested, number, text};
 use super::object::LIST_ELEMENT;
 
@@ -18,7 +19,7 @@ impl Register {
     }
 }
 
-/// An address in the IPv4 header (RFC 791).
+/// An address in the header of IPv4 (RFC 791) or IPv6 (RFC 8200).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Source,
@@ -32,14 +33,28 @@ pub(crate) enum Compare {
     Different,
 }
 
-/// Loads an address of the packet.
-pub(crate) fn load_address(address: Address, to: Register) -> Vec<u8> {
+/// How many registers an address of a packet fills.
+pub(crate) fn address_registers(family: Family) -> u32 {
+    match family {
+        Family::Ip => 1,
+        Family::Ip6 => 4,
+        Family::Bridge => 2,
+    }
+}
+
+/// Loads an address of the packet; a frame's is its hardware address.
+pub(crate) fn load_address(family: Family, address: Address, to: Register) -> Vec<u8> {
+    const NFT_PAYLOAD_LL_HEADER: u32 = 0;
     const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
-    let offset = match address {
-        Address::Source => 12,
-        Address::Destination => 16,
+    let (header, offset, length) = match (family, address) {
+        (Family::Ip, Address::Source) => (NFT_PAYLOAD_NETWORK_HEADER, 12, 4),
+        (Family::Ip, Address::Destination) => (NFT_PAYLOAD_NETWORK_HEADER, 16, 4),
+        (Family::Ip6, Address::Source) => (NFT_PAYLOAD_NETWORK_HEADER, 8, 16),
+        (Family::Ip6, Address::Destination) => (NFT_PAYLOAD_NETWORK_HEADER, 24, 16),
+        (Family::Bridge, Address::Source) => (NFT_PAYLOAD_LL_HEADER, 6, 6),
+        (Family::Bridge, Address::Destination) => (NFT_PAYLOAD_LL_HEADER, 0, 6),
     };
-    payload(NFT_PAYLOAD_NETWORK_HEADER, offset, 4, to)
+    payload(header, offset, length, to)
 }
 
 /// Loads the destination port, which lies at the same place for TCP, UDP and SCTP.
@@ -50,25 +65,33 @@ pub(crate) fn load_destination_port(to: Register) -> Vec<u8> {
 
 /// Loads the number of the transport protocol.
 pub(crate) fn load_protocol(to: Register) -> Vec<u8> {
-    const NFTA_META_DREG: u16 = 1;
-    const NFTA_META_KEY: u16 = 2;
     const NFT_META_L4PROTO: u32 = 16;
-    let body = [
-        number(NFTA_META_DREG, to.number()),
-        number(NFTA_META_KEY, NFT_META_L4PROTO),
-    ];
-    expression("meta", &body.concat())
+    meta(NFT_META_L4PROTO, to)
 }
 
-/// `ip saddr <subnet>` or its like.
-pub(crate) fn match_subnet(address: Address, compare: Compare, subnet: Ipv4Net) -> Vec<u8> {
+/// Loads the name of the interface by which the packet came, into four registers.
+pub(crate) fn load_interface_name(to: Register) -> Vec<u8> {
+    const NFT_META_IIFNAME: u32 = 6;
+    meta(NFT_META_IIFNAME, to)
+}
+
+/// `ip saddr <subnet>` or its like, in the subnet's family.
+pub(crate) fn match_subnet(address: Address, compare: Compare, subnet: IpNet) -> Vec<u8> {
     let register = Register(0);
     [
-        load_address(address, register),
-        mask(register, subnet.netmask().octets()),
-        compared(register, compare, &subnet.network().octets()),
+        load_address(Family::of(subnet.addr()), address, register),
+        mask(register, &octets(subnet.netmask())),
+        compared(register, compare, &octets(subnet.network())),
     ]
     .concat()
+}
+
+/// An address as it is in a packet.
+pub(crate) fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
 }
 
 /// `fib daddr type local`: the packet is for one of this machine's own addresses.
@@ -107,7 +130,7 @@ pub(crate) fn match_rewritten_destination() -> Vec<u8> {
     ];
     [
         expression("ct", &body.concat()),
-        mask(register, IPS_DST_NAT.to_ne_bytes()),
+        mask(register, &IPS_DST_NAT.to_ne_bytes()),
         compared(register, Compare::Different, &[0; 4]),
     ]
     .concat()
@@ -126,8 +149,26 @@ pub(crate) fn look_up(map: &str, key: Register, value: Register) -> Vec<u8> {
     expression("lookup", &body.concat())
 }
 
-/// Sends the packet to the address and port in two registers.
-pub(crate) fn rewrite_destination(address: Register, port: Register) -> Vec<u8> {
+/// Goes on with the rule if the key is in the set, or if it is not.
+pub(crate) fn match_set(set: &str, key: Register, compare: Compare) -> Vec<u8> {
+    const NFTA_LOOKUP_SET: u16 = 1;
+    const NFTA_LOOKUP_SREG: u16 = 2;
+    const NFTA_LOOKUP_FLAGS: u16 = 5;
+    const NFT_LOOKUP_F_INV: u32 = 1;
+    let flags = match compare {
+        Compare::Equal => 0,
+        Compare::Different => NFT_LOOKUP_F_INV,
+    };
+    let body = [
+        text(NFTA_LOOKUP_SET, set),
+        number(NFTA_LOOKUP_SREG, key.number()),
+        number(NFTA_LOOKUP_FLAGS, flags),
+    ];
+    expression("lookup", &body.concat())
+}
+
+/// Sends the packet to the address that begins in one register and to the port in another.
+pub(crate) fn rewrite_destination(family: Family, address: Register, port: Register) -> Vec<u8> {
     const NFTA_NAT_TYPE: u16 = 1;
     const NFTA_NAT_FAMILY: u16 = 2;
     const NFTA_NAT_REG_ADDR_MIN: u16 = 3;
@@ -135,7 +176,7 @@ pub(crate) fn rewrite_destination(address: Register, port: Register) -> Vec<u8> 
     const NFT_NAT_DNAT: u32 = 1;
     let body = [
         number(NFTA_NAT_TYPE, NFT_NAT_DNAT),
-        number(NFTA_NAT_FAMILY, super::NFPROTO_IPV4.into()),
+        number(NFTA_NAT_FAMILY, u32::from(family as u8)),
         number(NFTA_NAT_REG_ADDR_MIN, address.number()),
         number(NFTA_NAT_REG_PROTO_MIN, port.number()),
     ];
@@ -149,18 +190,12 @@ pub(crate) fn masquerade() -> Vec<u8> {
 
 /// `iif != lo`: the packet came from another machine, or from a pod.
 pub(crate) fn match_foreign() -> Vec<u8> {
-    const NFTA_META_DREG: u16 = 1;
-    const NFTA_META_KEY: u16 = 2;
     const NFT_META_IIF: u32 = 4;
     /// `LOOPBACK_IFINDEX` of include/net/flow.h.
     const LOOPBACK: u32 = 1;
     let register = Register(0);
-    let body = [
-        number(NFTA_META_DREG, register.number()),
-        number(NFTA_META_KEY, NFT_META_IIF),
-    ];
     [
-        expression("meta", &body.concat()),
+        meta(NFT_META_IIF, register),
         compared(register, Compare::Different, &LOOPBACK.to_ne_bytes()),
     ]
     .concat()
@@ -199,6 +234,16 @@ fn verdict(code: i32, chain: Option<&str>) -> Vec<u8> {
     expression("immediate", &body.concat())
 }
 
+fn meta(key: u32, to: Register) -> Vec<u8> {
+    const NFTA_META_DREG: u16 = 1;
+    const NFTA_META_KEY: u16 = 2;
+    let body = [
+        number(NFTA_META_DREG, to.number()),
+        number(NFTA_META_KEY, key),
+    ];
+    expression("meta", &body.concat())
+}
+
 fn payload(base: u32, offset: u32, length: u32, to: Register) -> Vec<u8> {
     const NFTA_PAYLOAD_DREG: u16 = 1;
     const NFTA_PAYLOAD_BASE: u16 = 2;
@@ -213,7 +258,7 @@ fn payload(base: u32, offset: u32, length: u32, to: Register) -> Vec<u8> {
     expression("payload", &body.concat())
 }
 
-fn mask(register: Register, mask: [u8; 4]) -> Vec<u8> {
+fn mask(register: Register, mask: &[u8]) -> Vec<u8> {
     const NFTA_BITWISE_SREG: u16 = 1;
     const NFTA_BITWISE_DREG: u16 = 2;
     const NFTA_BITWISE_LEN: u16 = 3;
@@ -222,9 +267,12 @@ fn mask(register: Register, mask: [u8; 4]) -> Vec<u8> {
     let body = [
         number(NFTA_BITWISE_SREG, register.number()),
         number(NFTA_BITWISE_DREG, register.number()),
-        number(NFTA_BITWISE_LEN, 4),
-        data(NFTA_BITWISE_MASK, &mask),
-        data(NFTA_BITWISE_XOR, &Ipv4Addr::UNSPECIFIED.octets()),
+        number(
+            NFTA_BITWISE_LEN,
+            u32::try_from(mask.len()).unwrap_or(u32::MAX),
+        ),
+        data(NFTA_BITWISE_MASK, mask),
+        data(NFTA_BITWISE_XOR, &vec![0; mask.len()]),
     ];
     expression("bitwise", &body.concat())
 }

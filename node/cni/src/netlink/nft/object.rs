@@ -1,6 +1,6 @@
 //! Tables, chains, rules, maps and their elements.
 
-use super::attribute::{data, nested, number, text};
+use super::attribute::{attribute, data, nested, number, text};
 
 /// `NFTA_LIST_ELEM`: one of several.
 pub(super) const LIST_ELEMENT: u16 = 1;
@@ -77,25 +77,41 @@ impl Chain<'_> {
 }
 
 /// The type of one part of a key or value, as `nft` shows it (`enum datatypes` of nftables'
-/// include/datatype.h). Each takes four bytes in a concatenation.
+/// include/datatype.h).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     Ipv4Address,
+    Ipv6Address,
+    HardwareAddress,
     Protocol,
     Port,
+    InterfaceName,
 }
 
 impl Part {
     fn number(self) -> u32 {
         match self {
             Self::Ipv4Address => 7,
+            Self::Ipv6Address => 8,
+            Self::HardwareAddress => 9,
             Self::Protocol => 12,
             Self::Port => 13,
+            Self::InterfaceName => 41,
+        }
+    }
+
+    /// How many registers it fills in a concatenation.
+    fn registers(self) -> usize {
+        match self {
+            Self::Ipv4Address | Self::Protocol | Self::Port => 1,
+            Self::HardwareAddress => 2,
+            // `IFNAMSIZ` of include/uapi/linux/if.h.
+            Self::Ipv6Address | Self::InterfaceName => 4,
         }
     }
 }
 
-/// A map from concatenated parts to concatenated parts.
+/// A map from concatenated parts to concatenated parts; without parts of a value it is a set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Map<'a> {
     pub(crate) name: &'a str,
@@ -113,18 +129,29 @@ impl Map<'_> {
         const NFTA_SET_DATA_TYPE: u16 = 6;
         const NFTA_SET_DATA_LEN: u16 = 7;
         const NFTA_SET_ID: u16 = 10;
+        const NFTA_SET_USERDATA: u16 = 13;
         const NFT_SET_MAP: u32 = 0x8;
-        [
+        /// For `nft` alone: `NFTNL_UDATA_SET_KEYBYTEORDER`, four bytes, the host's order. Without
+        /// it names are shown backwards.
+        const HOST_ORDER: [u8; 6] = [0, 4, 1, 0, 0, 0];
+        let is_map = !self.value.is_empty();
+        let mut body = [
             text(NFTA_SET_TABLE, table),
             text(NFTA_SET_NAME, self.name),
-            number(NFTA_SET_FLAGS, NFT_SET_MAP),
+            number(NFTA_SET_FLAGS, if is_map { NFT_SET_MAP } else { 0 }),
             number(NFTA_SET_KEY_TYPE, concatenated(self.key)),
             number(NFTA_SET_KEY_LEN, length_bytes(self.key)),
-            number(NFTA_SET_DATA_TYPE, concatenated(self.value)),
-            number(NFTA_SET_DATA_LEN, length_bytes(self.value)),
             number(NFTA_SET_ID, id),
         ]
-        .concat()
+        .concat();
+        if is_map {
+            body.extend(number(NFTA_SET_DATA_TYPE, concatenated(self.value)));
+            body.extend(number(NFTA_SET_DATA_LEN, length_bytes(self.value)));
+        }
+        if let [Part::InterfaceName] = self.key {
+            body.extend(attribute(NFTA_SET_USERDATA, &HOST_ORDER));
+        }
+        body
     }
 }
 
@@ -134,7 +161,8 @@ fn concatenated(parts: &[Part]) -> u32 {
 }
 
 fn length_bytes(parts: &[Part]) -> u32 {
-    u32::try_from(4 * parts.len()).unwrap_or(u32::MAX)
+    let registers: usize = parts.iter().map(|part| part.registers()).sum();
+    u32::try_from(4 * registers).unwrap_or(u32::MAX)
 }
 
 pub(super) fn table_name(table: &str) -> Vec<u8> {
