@@ -5,9 +5,11 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use crate::ids::{ContainerId, PodUid};
+use crate::runtime::ProcessOf;
 
-/// Most events that wait for the sync loop. A full queue blocks the source, which has buffers of
-/// its own (the kernel's ring) and counts what it drops.
+/// Most events that wait for the sync loop. A full queue blocks the source if that has a buffer of
+/// its own (the kernel's ring, which counts what it drops). The runtime is never made to wait: what
+/// it tells meanwhile is counted, and found by a relist.
 pub const LIFECYCLE_QUEUE_MAX: usize = 4096;
 
 /// Something that the kernel or the runtime reported.
@@ -42,12 +44,12 @@ pub enum LifecycleKind {
     Changed,
 }
 
-/// An exit as the kernel saw it.
+/// An exit as the kernel saw it, or as the runtime tells it in an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelExit {
     /// Exit code, 0 to 255; 128 + signal where a signal ended the process.
     pub code: i32,
-    /// The signal, or 0.
+    /// The signal, or 0; a runtime does not tell it.
     pub signal: i32,
     /// The kernel's OOM killer chose this container.
     pub oom_killed: bool,
@@ -58,6 +60,10 @@ pub struct KernelExit {
 pub enum LifecycleSource {
     /// A BPF program.
     Kernel,
+    /// The runtime's own events.
+    Runtime,
+    /// A descriptor of the container's first process.
+    Pidfd,
     /// The slow comparison with the runtime's lists.
     Relist,
 }
@@ -75,4 +81,8 @@ pub trait PodTracker: Send + Sync {
 
     /// Forgets the pod.
     fn untrack(&self, pod: &PodUid);
+
+    /// The runtime has answered that a container, or the sandbox, runs. Sources that cannot see a
+    /// start look for its first process now instead of at the next relist.
+    fn runs(&self, pod: &PodUid, container: &ContainerId, process: ProcessOf);
 }

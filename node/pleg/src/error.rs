@@ -1,13 +1,16 @@
 //! What can go wrong between the node and the kernel's events.
 
+use std::error::Error as _;
 use std::io;
 use std::path::PathBuf;
 
-/// Why the kernel's events cannot be used, or one pod cannot be tracked.
+use swiftlet_model::runtime::RuntimeError;
+
+/// Why a source of events cannot be used, or one pod or container cannot be tracked.
 #[derive(Debug, thiserror::Error)]
 pub enum PlegError {
     /// The options say so.
-    #[error("eBPF is switched off")]
+    #[error("switched off")]
     SwitchedOff,
     /// The kernel does not describe its own types.
     #[error("{path} cannot be read: the kernel needs CONFIG_DEBUG_INFO_BTF")]
@@ -82,6 +85,50 @@ pub enum PlegError {
         #[source]
         source: Box<aya::programs::ProgramError>,
     },
+    /// The runtime's stream is refused, or broke.
+    #[error("no stream of events")]
+    Stream {
+        /// What the runtime said.
+        #[source]
+        source: RuntimeError,
+    },
+    /// The runtime closed its stream.
+    #[error("the runtime closed its stream of events")]
+    StreamEnded,
+    /// The kernel refuses pidfds.
+    #[error("{call} failed for a container's first process")]
+    Pidfd {
+        /// The kernel request.
+        call: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// More processes than may be watched.
+    #[error("{max} processes are watched already")]
+    TooManyProcesses {
+        /// The limit.
+        max: usize,
+    },
+    /// The runtime was asked for a container's first process, and refused.
+    #[error("the first process is not known")]
+    FirstProcess {
+        /// What the runtime said.
+        #[source]
+        source: RuntimeError,
+    },
+    /// The runtime does not answer for one container.
+    #[error("the runtime did not tell the first process within {limit_s} s")]
+    RuntimeHangs {
+        /// How long it was waited for.
+        limit_s: u64,
+    },
+    /// The runtime does not tell a container's first process, or it is another's by now.
+    #[error("the runtime does not tell the first process")]
+    Untold,
+    /// The thread that reads the ring is gone.
+    #[error("the thread that reads the event ring is gone")]
+    RingLost,
     /// The ring cannot be waited for.
     #[error("{call} failed for the event ring")]
     Ring {
@@ -91,4 +138,16 @@ pub enum PlegError {
         #[source]
         source: io::Error,
     },
+}
+
+impl PlegError {
+    /// The message with those of all causes below it.
+    pub fn with_causes(&self) -> String {
+        let mut words = self.to_string();
+        for cause in std::iter::successors(self.source(), |&error| error.source()) {
+            words.push_str(": ");
+            words.push_str(&cause.to_string());
+        }
+        words
+    }
 }

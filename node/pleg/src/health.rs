@@ -1,21 +1,64 @@
-//! Where events come from at the moment, and what was counted.
+//! Where events come from at the moment, why not from a better source, and what was counted.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
+use swiftlet_model::ids::{ContainerId, PodUid};
 use tokio::sync::watch;
 
 use crate::PlegError;
 
-/// Where events come from.
-#[derive(Clone, Debug)]
-pub enum Mode {
-    /// The kernel's programs, with the slow relist behind them.
-    Bpf,
+/// What can tell of starts and ends, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// The kernel's programs.
+    Kernel,
+    /// The runtime's stream of events.
+    Runtime,
+    /// A descriptor of each container's first process.
+    Pidfd,
     /// The runtime's lists alone, once a second.
-    Relist {
-        /// Why.
-        reason: Arc<PlegError>,
-    },
+    Relist,
+}
+
+impl Source {
+    /// All of them, best first.
+    pub const ALL: [Self; 4] = [Self::Kernel, Self::Runtime, Self::Pidfd, Self::Relist];
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kernel => "kernel programs",
+            Self::Runtime => "the runtime's event stream",
+            Self::Pidfd => "pidfds",
+            Self::Relist => "a relist each second",
+        })
+    }
+}
+
+/// The source in use, with the slow relist behind it.
+#[derive(Clone, Debug)]
+pub struct Mode {
+    /// The source in use.
+    pub source: Source,
+    /// Better ones that cannot be used, best first, and why.
+    pub passed: BTreeMap<Source, Arc<PlegError>>,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "starts and ends of containers are told by {}",
+            self.source
+        )?;
+        for (source, why) in self.passed.range(..self.source) {
+            write!(f, "; not by {source}: {}", why.with_causes())?;
+        }
+        Ok(())
+    }
 }
 
 /// What was counted since the start.
@@ -23,6 +66,10 @@ pub enum Mode {
 pub struct Stats {
     /// Records read from the ring.
     pub kernel_events: u64,
+    /// Events read from the runtime's stream.
+    pub runtime_events: u64,
+    /// Ends seen by pidfd.
+    pub pidfd_ends: u64,
     /// Starts told to the sync loop.
     pub started: u64,
     /// Deaths told to the sync loop.
@@ -31,10 +78,16 @@ pub struct Stats {
     pub ring_full: u64,
     /// Cgroups that found the map full.
     pub map_full: u64,
+    /// Events of the runtime that found the sync loop's queue full.
+    pub queue_full: u64,
     /// Records of cgroups that nobody tracks any more.
     pub strangers: u64,
     /// Pods that only the relist sees.
     pub blind_pods: u64,
+    /// Containers that only the relist sees.
+    pub blind_containers: u64,
+    /// How often the source changed.
+    pub source_changes: u64,
     /// Relists that were answered.
     pub relists: u64,
     /// Relists that the runtime did not answer.
@@ -50,19 +103,28 @@ pub struct Health {
     pub mode: Mode,
     /// What was counted.
     pub stats: Stats,
+    /// Containers of which the runtime does not tell the first process, with their pods: only the
+    /// relist sees them. Others are not affected.
+    pub degraded: Arc<BTreeMap<ContainerId, PodUid>>,
 }
 
-/// The one place where both are changed; every room that counts holds a clone.
+/// The one place where all is changed; every room that counts holds a clone.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthWriter {
     state: watch::Sender<Health>,
 }
 
 impl HealthWriter {
+    /// Before any source works: the relist is alone.
     pub(crate) fn new() -> Self {
+        let mode = Mode {
+            source: Source::Relist,
+            passed: BTreeMap::new(),
+        };
         let health = Health {
-            mode: Mode::Bpf,
+            mode,
             stats: Stats::default(),
+            degraded: Arc::default(),
         };
         Self {
             state: watch::Sender::new(health),
@@ -73,16 +135,30 @@ impl HealthWriter {
         self.state.borrow().clone()
     }
 
+    pub(crate) fn source(&self) -> Source {
+        self.state.borrow().mode.source
+    }
+
     pub(crate) fn subscribe(&self) -> watch::Receiver<Health> {
         self.state.subscribe()
     }
 
-    /// From now on the relist is alone.
-    pub(crate) fn fall_back(&self, reason: PlegError) {
+    /// From now on events come from there.
+    pub(crate) fn use_source(&self, source: Source) {
+        self.state.send_if_modified(|health| {
+            let changed = health.mode.source != source;
+            health.mode.source = source;
+            health.mode.passed.remove(&source);
+            health.stats.source_changes += u64::from(changed);
+            changed
+        });
+        tracing::info!(mode = %self.state.borrow().mode, "source of lifecycle events");
+    }
+
+    /// A source cannot be used, or no longer.
+    pub(crate) fn pass(&self, source: Source, reason: PlegError) {
         self.state.send_modify(|health| {
-            health.mode = Mode::Relist {
-                reason: Arc::new(reason),
-            }
+            health.mode.passed.insert(source, Arc::new(reason));
         });
     }
 
@@ -102,10 +178,27 @@ impl HealthWriter {
         });
     }
 
-    /// Whether some container can end without the kernel telling.
+    pub(crate) fn set_degraded(&self, degraded: BTreeMap<ContainerId, PodUid>) {
+        self.state.send_if_modified(|health| {
+            let changed = *health.degraded != degraded;
+            if changed {
+                health.stats.blind_containers = degraded.len() as u64;
+                health.degraded = Arc::new(degraded);
+            }
+            changed
+        });
+    }
+
+    /// Whether some container can end without a source telling.
     pub(crate) fn is_blind(&self) -> bool {
         let health = self.state.borrow();
-        matches!(health.mode, Mode::Relist { .. }) || health.stats.blind_pods > 0
+        let blind = match health.mode.source {
+            Source::Kernel => health.stats.blind_pods,
+            Source::Pidfd => health.stats.blind_containers,
+            Source::Runtime => 0,
+            Source::Relist => 1,
+        };
+        blind > 0
     }
 }
 
@@ -122,5 +215,40 @@ mod tests {
         assert_eq!(reader.borrow().stats.kernel_events, 1);
         writer.set_blind_pods(1);
         assert!(reader.has_changed().unwrap());
+    }
+
+    #[test]
+    fn the_mode_names_the_source_and_why_not_a_better_one() {
+        let writer = HealthWriter::new();
+        writer.pass(Source::Kernel, PlegError::SwitchedOff);
+        writer.pass(Source::Pidfd, PlegError::SwitchedOff);
+        writer.use_source(Source::Runtime);
+        assert_eq!(
+            writer.read().mode.to_string(),
+            "starts and ends of containers are told by the runtime's event stream; not by kernel \
+             programs: switched off"
+        );
+        assert_eq!(writer.read().stats.source_changes, 1);
+    }
+
+    #[test]
+    fn a_source_is_blind_to_what_it_cannot_see_only() {
+        let writer = HealthWriter::new();
+        assert!(writer.is_blind(), "no source works yet");
+        writer.set_blind_pods(1);
+        let one = BTreeMap::from([(ContainerId::from("c"), PodUid::from("p"))]);
+        writer.set_degraded(one);
+        let blind = |source| {
+            writer.use_source(source);
+            writer.is_blind()
+        };
+        assert!(blind(Source::Kernel) && blind(Source::Pidfd) && blind(Source::Relist));
+        assert!(
+            !blind(Source::Runtime),
+            "it sees every container of the runtime"
+        );
+        writer.set_blind_pods(0);
+        writer.set_degraded(BTreeMap::new());
+        assert!(!blind(Source::Kernel) && !blind(Source::Pidfd));
     }
 }

@@ -1,19 +1,22 @@
-//! Pod lifecycle events from the kernel, with a slow relist as the safety net.
+//! Pod lifecycle events: from the kernel, or from the next best source, with a slow relist as the
+//! safety net.
 //!
 //! ```text
 //! tracker ──track(pod, cgroup)──▶ tracked ──▶ map TRACKED       kernel: exec, exit, mkdir, rmdir
 //!                                    ▲                             │ ring, 8 MiB
 //!                                    └───────── ring (a thread) ◀──┘
-//!                                                  │ merge: once per container
+//!                                                  │
+//! sources: runtime's stream, or pidfds ────────────┤ teller, merge: once per container
 //! Runtime::list_pods ──▶ relist ───────────────────┴──▶ LifecycleReceiver ──▶ sync loop
 //! ```
 //!
 //! Events are hints: a lost one delays a pod until the next relist and never makes it wrong. The
-//! relist runs every [`PlegOptions::relist_interval`], at once when the kernel had to drop
-//! something, and every second where the kernel programs cannot be used.
+//! relist runs every [`PlegOptions::relist_interval`], at once when something had to be dropped or
+//! the source changes, and every second where no other source works, or for containers that the
+//! source cannot see.
 //!
-//! Needs Linux 5.8 (ring buffer, CAP_BPF, CAP_PERFMON) and the kernel's BTF; the node must run in
-//! the host's pid namespace.
+//! The kernel programs need Linux 5.8 (ring buffer, CAP_BPF, CAP_PERFMON) and the kernel's BTF,
+//! pidfds Linux 5.3; the node must run in the host's pid namespace.
 #![forbid(unsafe_code)]
 
 mod adopt;
@@ -23,49 +26,62 @@ mod health;
 mod hierarchy;
 mod layout;
 mod loader;
+mod memory;
 mod merge;
+mod pidfd;
 mod probe;
 mod relist;
 mod ring;
+mod sources;
+mod stream;
+mod teller;
 mod tracked;
+
+#[cfg(test)]
+#[path = "../tests/kernel/container.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests against the kernel, which use all of it"
+)]
+mod container;
+#[cfg(test)]
+#[path = "../tests/kernel/runtime.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests against the kernel, which use all of it"
+)]
+mod runtime;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swiftlet_model::ids::PodUid;
+use swiftlet_model::ids::{ContainerId, PodUid};
 use swiftlet_model::lifecycle::{LIFECYCLE_QUEUE_MAX, LifecycleReceiver, PodTracker};
-use swiftlet_model::runtime::Runtime;
-use tokio::sync::{Notify, mpsc, watch};
+use swiftlet_model::runtime::{ProcessOf, RuntimeEvents};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 pub use error::PlegError;
-pub use health::{Health, Mode, Stats};
-pub use probe::{Probe, probe};
+pub use health::{Health, Mode, Source, Stats};
+pub use probe::{Probe, probe, probe_pidfd, probe_stream};
 
 use health::HealthWriter;
 use hierarchy::Hierarchy;
-use loader::Loaded;
 use merge::Merge;
+use pidfd::Wanted;
 use relist::Relist;
 use ring::{Reader, Stopper};
+use sources::{Programs, Sources};
+use teller::Teller;
 use tracked::TrackedPods;
 
 /// How often the runtime is asked for everything while the kernel's events arrive.
 pub const RELIST_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How often it is asked while they do not: the kubelet's own period.
+/// How often it is asked while no other source works, or for what the source cannot see: the
+/// kubelet's own period.
 pub const RELIST_INTERVAL_FALLBACK: Duration = Duration::from_secs(1);
-
-/// Whether to use the kernel programs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bpf {
-    /// Where the kernel lets us.
-    #[default]
-    Auto,
-    /// Never: relist alone.
-    Off,
-}
 
 /// What the event source needs to know.
 #[derive(Clone, Debug)]
@@ -74,8 +90,8 @@ pub struct PlegOptions {
     pub cgroup_root: PathBuf,
     /// How often to relist while the kernel's events arrive.
     pub relist_interval: Duration,
-    /// Whether to use the kernel programs.
-    pub bpf: Bpf,
+    /// The one source to use, above the relist; the best that works if not given.
+    pub only: Option<Source>,
 }
 
 impl Default for PlegOptions {
@@ -83,7 +99,7 @@ impl Default for PlegOptions {
         Self {
             cgroup_root: PathBuf::from("/sys/fs/cgroup"),
             relist_interval: RELIST_INTERVAL,
-            bpf: Bpf::Auto,
+            only: None,
         }
     }
 }
@@ -93,91 +109,113 @@ impl Default for PlegOptions {
 pub struct Pleg;
 
 impl Pleg {
-    /// Loads the kernel programs, or falls back to the relist and says why in [`PlegHandle::mode`].
-    /// Must be called inside a tokio runtime; takes some 20 ms.
+    /// Loads the kernel programs, or begins with the next source and says why in
+    /// [`PlegHandle::mode`]. Must be called inside a tokio runtime; takes some 20 ms.
     pub fn start(
         options: PlegOptions,
-        runtime: Arc<dyn Runtime>,
+        runtime: Arc<dyn RuntimeEvents>,
     ) -> (PlegHandle, LifecycleReceiver) {
         let (events, receiver) = mpsc::channel(LIFECYCLE_QUEUE_MAX);
-        let merge = Arc::new(Merge::default());
         let relist_now = Arc::new(Notify::new());
-        let health = HealthWriter::new();
-
-        let kernel = match load(&options) {
-            Ok(parts) => Some(parts),
-            Err(error) => {
-                tracing::warn!(%error, "no events from the kernel; the runtime is listed instead");
-                health.fall_back(error);
-                None
-            }
-        };
-        let (tracked, kernel) = match kernel {
-            Some((
-                hierarchy,
-                Loaded {
-                    programs,
-                    map,
-                    ring,
-                    counters,
-                },
-            )) => {
-                let tracked = TrackedPods::new(hierarchy, map, merge.clone(), relist_now.clone());
-                (Arc::new(tracked), Some((programs, ring, counters)))
-            }
-            None => (
-                Arc::new(TrackedPods::without_kernel(relist_now.clone())),
-                None,
-            ),
-        };
-        let (programs, stopper) = match kernel {
-            Some((programs, ring, counters)) => {
-                let reader = Reader {
-                    ring,
-                    counters,
-                    tracked: tracked.clone(),
-                    merge: merge.clone(),
-                    events: events.clone(),
-                    health: health.clone(),
-                    relist_now: relist_now.clone(),
-                };
-                (Some(programs), reader.spawn(&health))
-            }
-            None => (None, None),
-        };
-        let relist = Relist {
-            runtime,
-            interval: options.relist_interval,
-            merge,
-            tracked: tracked.clone(),
+        let teller = Teller {
+            merge: Arc::new(Merge::default()),
             events,
-            health: health.clone(),
+            health: HealthWriter::new(),
+        };
+        for (source, reason) in sources::left_out(options.only) {
+            teller.health.pass(source, reason);
+        }
+        let (tracked, kernel) = match start_kernel(&options, &teller, &relist_now) {
+            Ok((tracked, kernel)) => {
+                teller.health.use_source(Source::Kernel);
+                (tracked, Some(kernel))
+            }
+            Err(error) => {
+                if !matches!(error, PlegError::SwitchedOff) {
+                    let why = error.with_causes();
+                    tracing::warn!(why, "no events from the kernel; another source is used");
+                }
+                teller.health.pass(Source::Kernel, error);
+                let tracked = TrackedPods::without_kernel(relist_now.clone());
+                (Arc::new(tracked), None)
+            }
+        };
+        let (running, newest) = watch::channel(Arc::default());
+        let (starts, started) = mpsc::channel(LIFECYCLE_QUEUE_MAX);
+        let relist = Relist {
+            runtime: runtime.clone(),
+            interval: options.relist_interval,
+            teller: teller.clone(),
+            tracked: tracked.clone(),
             asked: relist_now.clone(),
+            running,
+        };
+        let (stopper, programs, failed) = match kernel {
+            Some(kernel) => (Some(kernel.stopper), kernel.programs, Some(kernel.failed)),
+            None => (None, Programs::default(), None),
+        };
+        let health = teller.health.clone();
+        let allowed = Source::ALL.into_iter();
+        let allowed = allowed.filter(|source| options.only.is_none_or(|only| only == *source));
+        let sources = Sources {
+            allowed: allowed.collect(),
+            kernel: failed,
+            programs: programs.clone(),
+            runtime,
+            teller,
+            relist_now: relist_now.clone(),
+            running: newest,
+            starts: started,
         };
         let inner = Inner {
             tracked,
             health,
             relist_now,
-            relist: tokio::spawn(relist.run()),
+            starts,
+            tasks: [tokio::spawn(relist.run()), tokio::spawn(sources.run())],
             stopper,
-            _programs: programs,
+            programs,
         };
-        (
-            PlegHandle {
-                inner: Arc::new(inner),
-            },
-            receiver,
-        )
+        let inner = Arc::new(inner);
+        (PlegHandle { inner }, receiver)
     }
 }
 
-fn load(options: &PlegOptions) -> Result<(Hierarchy, Loaded), PlegError> {
-    if options.bpf == Bpf::Off {
+/// The kernel's part: attached, and read by its thread.
+struct Kernel {
+    stopper: Stopper,
+    programs: Programs,
+    failed: oneshot::Receiver<PlegError>,
+}
+
+fn start_kernel(
+    options: &PlegOptions,
+    teller: &Teller,
+    relist_now: &Arc<Notify>,
+) -> Result<(Arc<TrackedPods>, Kernel), PlegError> {
+    if options.only.is_some_and(|only| only != Source::Kernel) {
         return Err(PlegError::SwitchedOff);
     }
     let hierarchy = Hierarchy::detect(&options.cgroup_root)?;
     let loaded = loader::load(&hierarchy)?;
-    Ok((hierarchy, loaded))
+    let merge = teller.merge.clone();
+    let tracked = TrackedPods::new(hierarchy, loaded.map, merge, relist_now.clone());
+    let tracked = Arc::new(tracked);
+    let (failure, failed) = oneshot::channel();
+    let reader = Reader {
+        ring: loaded.ring,
+        counters: loaded.counters,
+        tracked: tracked.clone(),
+        teller: teller.clone(),
+        relist_now: relist_now.clone(),
+        failed: failure,
+    };
+    let kernel = Kernel {
+        stopper: reader.spawn()?,
+        programs: Programs::new(loaded.programs),
+        failed,
+    };
+    Ok((tracked, kernel))
 }
 
 /// The running event source. The last clone that goes stops it and detaches the kernel programs.
@@ -190,10 +228,10 @@ struct Inner {
     tracked: Arc<TrackedPods>,
     health: HealthWriter,
     relist_now: Arc<Notify>,
-    relist: JoinHandle<()>,
+    starts: mpsc::Sender<Wanted>,
+    tasks: [JoinHandle<()>; 2],
     stopper: Option<Stopper>,
-    /// Attached for as long as this lives.
-    _programs: Option<aya::Ebpf>,
+    programs: Programs,
 }
 
 impl PlegHandle {
@@ -227,6 +265,10 @@ impl PodTracker for PlegHandle {
         self.inner
             .health
             .set_blind_pods(self.inner.tracked.blind_pods());
+        if result.is_err() {
+            // From now on it looks each second.
+            self.relist_now();
+        }
     }
 
     fn untrack(&self, pod: &PodUid) {
@@ -235,13 +277,31 @@ impl PodTracker for PlegHandle {
             .health
             .set_blind_pods(self.inner.tracked.blind_pods());
     }
+
+    fn runs(&self, pod: &PodUid, container: &ContainerId, process: ProcessOf) {
+        if self.inner.health.source() != Source::Pidfd {
+            return;
+        }
+        let wanted = Wanted {
+            container: container.clone(),
+            pod: pod.clone(),
+            of: process,
+        };
+        if self.inner.starts.try_send(wanted).is_err() {
+            // The list has it too.
+            self.inner.relist_now.notify_one();
+        }
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.relist.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
         if let Some(stopper) = &self.stopper {
             stopper.stop();
         }
+        self.programs.detach();
     }
 }

@@ -4,10 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use swiftlet_ebpf_abi::RING_BYTES;
+use swiftlet_model::runtime::RuntimeEvents;
 
 use crate::btf::{Btf, VMLINUX};
 use crate::hierarchy::Hierarchy;
-use crate::{PlegError, loader};
+use crate::pidfd::process;
+use crate::{PlegError, loader, stream};
 
 /// Capability numbers of `include/uapi/linux/capability.h`.
 const CAP_SYS_ADMIN: u32 = 21;
@@ -21,6 +23,31 @@ pub struct Probe {
     pub name: &'static str,
     /// What was found.
     pub result: Result<String, PlegError>,
+    /// What would make it work.
+    pub remedy: &'static str,
+}
+
+/// What the kernel programs need.
+const KERNEL: &str = "needs a kernel with BTF and BPF, CAP_BPF and CAP_PERFMON";
+
+/// Whether the runtime has a stream of events.
+pub async fn probe_stream(runtime: &dyn RuntimeEvents) -> Probe {
+    Probe {
+        name: "event stream",
+        result: stream::open(runtime)
+            .await
+            .map(|_opened| "served by the runtime".to_owned()),
+        remedy: "needs a runtime with GetContainerEvents (containerd 1.7)",
+    }
+}
+
+/// Whether the kernel has pidfds.
+pub fn probe_pidfd() -> Probe {
+    Probe {
+        name: "pidfd",
+        result: process::probe().map(|()| "allowed".to_owned()),
+        remedy: "needs Linux 5.3",
+    }
 }
 
 /// Tries everything that [`crate::Pleg::start`] needs; attaches nothing and leaves nothing behind.
@@ -36,18 +63,22 @@ pub fn probe(cgroup_root: &Path) -> Vec<Probe> {
         Probe {
             name: "kernel BTF",
             result: Btf::of_kernel().map(|_| VMLINUX.to_owned()),
+            remedy: KERNEL,
         },
         Probe {
             name: "BPF capabilities",
             result: capabilities().map(|()| held().to_owned()),
+            remedy: KERNEL,
         },
         Probe {
             name: "cgroup hierarchy",
             result: hierarchy,
+            remedy: KERNEL,
         },
         Probe {
             name: "BPF programs and ring buffer",
             result: programs.map(|()| format!("{loaded}, ring of {} MiB", RING_BYTES >> 20)),
+            remedy: KERNEL,
         },
     ]
 }

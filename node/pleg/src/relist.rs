@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use swiftlet_model::ids::{ContainerId, PodUid};
-use swiftlet_model::lifecycle::{LifecycleKind, LifecycleSource, PodLifecycleEvent};
-use swiftlet_model::runtime::{ContainerState, Runtime, RuntimePod, SandboxState};
-use tokio::sync::{Notify, mpsc};
+use swiftlet_model::lifecycle::{LifecycleKind, LifecycleSource};
+use swiftlet_model::runtime::{ContainerState, ProcessOf, Runtime, RuntimePod, SandboxState};
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::RELIST_INTERVAL_FALLBACK;
-use crate::health::HealthWriter;
-use crate::merge::Merge;
+use crate::pidfd::{Running, Wanted};
+use crate::teller::{Report, Stopped, Teller};
 use crate::tracked::TrackedPods;
 
 /// Longest wait for the runtime's lists; the kubelet calls its own relist unhealthy after three
@@ -27,11 +27,11 @@ const RELIST_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Relist {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) interval: Duration,
-    pub(crate) merge: Arc<Merge>,
+    pub(crate) teller: Teller,
     pub(crate) tracked: Arc<TrackedPods>,
-    pub(crate) events: mpsc::Sender<PodLifecycleEvent>,
-    pub(crate) health: HealthWriter,
     pub(crate) asked: Arc<Notify>,
+    /// What runs, for the source that must be told.
+    pub(crate) running: watch::Sender<Running>,
 }
 
 /// What a list says of containers and sandboxes.
@@ -58,17 +58,17 @@ impl Relist {
         let mut last: Option<Seen> = None;
         loop {
             let begun = Instant::now();
-            match self.list().await {
-                Some(seen) => {
-                    if self.compare(last.as_ref(), &seen, begun).await.is_err() {
-                        return;
-                    }
-                    last = Some(seen);
+            if let Some(seen) = self.list().await {
+                if self.compare(last.as_ref(), &seen, begun).await.is_err() {
+                    return;
                 }
-                None => self.health.count(|stats| stats.relist_failures += 1),
+                last = Some(seen);
+            } else {
+                let health = &self.teller.health;
+                health.count(|stats| stats.relist_failures += 1);
             }
             sleep(RELIST_PAUSE).await;
-            let blind = self.health.is_blind() || last.is_none();
+            let blind = self.teller.health.is_blind() || last.is_none();
             let wait = if blind {
                 RELIST_INTERVAL_FALLBACK
             } else {
@@ -84,10 +84,11 @@ impl Relist {
         match timeout(RELIST_LIMIT, self.runtime.list_pods()).await {
             Ok(Ok(pods)) => {
                 let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-                self.health.count(|stats| {
+                self.teller.health.count(|stats| {
                     stats.relists += 1;
                     stats.relist_last_ms = took;
                 });
+                self.running.send_replace(Arc::new(running(&pods)));
                 Some(seen(&pods))
             }
             Ok(Err(error)) => {
@@ -109,29 +110,24 @@ impl Relist {
         last: Option<&Seen>,
         current: &Seen,
         begun: Instant,
-    ) -> Result<(), mpsc::error::SendError<PodLifecycleEvent>> {
+    ) -> Result<(), Stopped> {
         let differences = match last {
             Some(last) => differences(last, current),
             None => self.first(current, begun),
         };
         for (pod, differences) in differences {
             for difference in differences {
-                if let Some(kind) = self.news(difference) {
-                    let (pod, at) = (pod.clone(), Timestamp::now());
-                    let source = LifecycleSource::Relist;
-                    self.events
-                        .send(PodLifecycleEvent {
-                            pod,
-                            kind,
-                            at,
-                            source,
-                        })
-                        .await?;
-                }
+                let report = Report {
+                    pod: pod.clone(),
+                    kind: difference.kind(),
+                    at: Timestamp::now(),
+                    source: LifecycleSource::Relist,
+                };
+                self.teller.tell(report).await?;
             }
         }
         let watched: HashSet<ContainerId> = self.tracked.containers().into_iter().collect();
-        self.merge.forget(begun, |container| {
+        self.teller.merge.forget(begun, |container| {
             current.contains_key(container) || watched.contains(container)
         });
         Ok(())
@@ -142,33 +138,43 @@ impl Relist {
         let mut hints = BTreeMap::new();
         for (container, (pod, state)) in current {
             match state {
-                State::Running => drop(self.merge.started(container, begun)),
-                State::Ended => drop(self.merge.died(container, begun)),
+                State::Running => drop(self.teller.merge.started(container, begun)),
+                State::Ended => drop(self.teller.merge.died(container, begun)),
                 State::NotRunning => (),
             }
             hints.insert(pod.clone(), vec![Difference::Changed]);
         }
         hints
     }
+}
 
-    /// The event for a difference, unless the kernel told it before.
-    fn news(&self, difference: Difference) -> Option<LifecycleKind> {
-        let now = Instant::now();
-        match difference {
-            Difference::Started(container) => self.merge.started(&container, now).then(|| {
-                self.health.count(|stats| stats.started += 1);
-                LifecycleKind::ContainerStarted { container }
-            }),
-            Difference::Died(container) => self.merge.died(&container, now).then(|| {
-                self.health.count(|stats| stats.died += 1);
-                LifecycleKind::ContainerDied {
-                    container,
-                    exit: None,
-                }
-            }),
-            Difference::Changed => Some(LifecycleKind::Changed),
+impl Difference {
+    fn kind(self) -> LifecycleKind {
+        match self {
+            Self::Started(container) => Report::started(container),
+            Self::Died(container) => Report::died(container, None),
+            Self::Changed => LifecycleKind::Changed,
         }
     }
+}
+
+/// Containers and sandboxes that have a process.
+fn running(pods: &[RuntimePod]) -> Vec<Wanted> {
+    let wanted = |pod: &RuntimePod, id: &str, of| Wanted {
+        container: ContainerId::from(id),
+        pod: pod.pod.uid.clone(),
+        of,
+    };
+    let mut running = Vec::new();
+    for pod in pods {
+        let ready = pod.sandboxes.iter();
+        let ready = ready.filter(|sandbox| sandbox.state == SandboxState::Ready);
+        running.extend(ready.map(|one| wanted(pod, one.id.as_str(), ProcessOf::Sandbox)));
+        let run = pod.containers.iter();
+        let run = run.filter(|container| container.state == ContainerState::Running);
+        running.extend(run.map(|one| wanted(pod, one.id.as_str(), ProcessOf::Container)));
+    }
+    running
 }
 
 fn seen(pods: &[RuntimePod]) -> Seen {

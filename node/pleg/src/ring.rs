@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aya::maps::{MapData, PerCpuArray, RingBuf};
 use jiff::Timestamp;
@@ -17,13 +17,12 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::time::{ClockId, clock_gettime};
 use swiftlet_ebpf_abi::{Event, EventKind, counters};
 use swiftlet_model::ids::PodUid;
-use swiftlet_model::lifecycle::{KernelExit, LifecycleKind, LifecycleSource, PodLifecycleEvent};
-use tokio::sync::{Notify, mpsc};
+use swiftlet_model::lifecycle::{KernelExit, LifecycleKind, LifecycleSource};
+use tokio::sync::{Notify, oneshot};
 
 use crate::PlegError;
-use crate::health::HealthWriter;
-use crate::merge::Merge;
-use crate::tracked::{TrackedPods, container_id};
+use crate::teller::{Report, Stopped, Teller};
+use crate::tracked::TrackedPods;
 
 /// The signal's bits in a wait status; bit 7 says that a core was dumped.
 const SIGNAL_MASK: u32 = 0x7f;
@@ -39,10 +38,10 @@ pub(crate) struct Reader {
     pub(crate) ring: RingBuf<MapData>,
     pub(crate) counters: PerCpuArray<MapData, u64>,
     pub(crate) tracked: Arc<TrackedPods>,
-    pub(crate) merge: Arc<Merge>,
-    pub(crate) events: mpsc::Sender<PodLifecycleEvent>,
-    pub(crate) health: HealthWriter,
+    pub(crate) teller: Teller,
     pub(crate) relist_now: Arc<Notify>,
+    /// Told if the ring cannot be read any more.
+    pub(crate) failed: oneshot::Sender<PlegError>,
 }
 
 /// Ends the thread.
@@ -58,23 +57,9 @@ impl Stopper {
     }
 }
 
-/// The sync loop is gone, or the thread shall end.
-struct Stopped;
-
 impl Reader {
-    /// Starts the thread; without it the relist is alone.
-    pub(crate) fn spawn(self, health: &HealthWriter) -> Option<Stopper> {
-        match self.try_spawn() {
-            Ok(stopper) => Some(stopper),
-            Err(error) => {
-                tracing::warn!(%error, "the kernel's events cannot be read");
-                health.fall_back(error);
-                None
-            }
-        }
-    }
-
-    fn try_spawn(mut self) -> Result<Stopper, PlegError> {
+    /// Starts the thread.
+    pub(crate) fn spawn(mut self) -> Result<Stopper, PlegError> {
         let failed = |call| {
             move |error: Errno| PlegError::Ring {
                 call,
@@ -99,9 +84,8 @@ impl Reader {
                 // Held until the loop ends: the epoll instance refers to it.
                 let _stop = stop;
                 if let Err(error) = self.run(&epoll) {
-                    tracing::error!(%error, "no more events from the kernel");
-                    self.health.fall_back(error);
-                    self.relist_now.notify_one();
+                    // Nobody to tell it to: the event source is gone.
+                    let _ = self.failed.send(error);
                 }
             })
             .map_err(|source| PlegError::Ring {
@@ -143,7 +127,7 @@ impl Reader {
             let Some(event) = self.ring.next().map(|item| Event::decode(&item)) else {
                 return Ok(());
             };
-            self.health.count(|stats| stats.kernel_events += 1);
+            self.teller.health.count(|stats| stats.kernel_events += 1);
             if let Some(event) = event
                 && let Some(kind) = event.kind()
             {
@@ -159,7 +143,7 @@ impl Reader {
             event.cgroup
         };
         let Some(target) = self.tracked.target(of) else {
-            self.health.count(|stats| stats.strangers += 1);
+            self.teller.health.count(|stats| stats.strangers += 1);
             if kind != EventKind::Removed {
                 self.relist_now.notify_one();
             }
@@ -167,22 +151,20 @@ impl Reader {
         };
         if kind == EventKind::Made {
             self.tracked
-                .add_container(event.cgroup, &target.pod, container_id(event.name()));
+                .add_container(event.cgroup, &target.pod, event.name());
             return Ok(());
         }
-        let (pod, Some(container)) = (target.pod, target.container) else {
+        let Some(container) = target.container() else {
             return Ok(());
         };
-        let now = Instant::now();
+        let pod = target.pod.clone();
         match kind {
-            EventKind::Started if self.merge.started(&container, now) => {
-                self.health.count(|stats| stats.started += 1);
-                self.tell(pod, LifecycleKind::ContainerStarted { container }, at)
-            }
-            EventKind::Exited if self.merge.died(&container, now) => {
-                self.health.count(|stats| stats.died += 1);
-                let exit = Some(kernel_exit(event));
-                self.tell(pod, LifecycleKind::ContainerDied { container, exit }, at)
+            EventKind::Started => self.tell(pod, Report::started(container), at),
+            EventKind::Exited => {
+                let mut exit = kernel_exit(event);
+                // Read now: the cgroup goes when the runtime has noticed the exit.
+                exit.oom_killed |= exit.code != 0 && self.tracked.oom_killed(&target);
+                self.tell(pod, Report::died(container, Some(exit)), at)
             }
             // The runtime's own process ended before it became the container: only the runtime
             // knows why.
@@ -190,28 +172,22 @@ impl Reader {
             EventKind::Removed => {
                 self.tracked.remove_container(event.cgroup);
                 // Its exit was lost, or it never had one that we could see.
-                if self.merge.is_running(&container) && self.merge.died(&container, now) {
-                    self.health.count(|stats| stats.died += 1);
-                    let died = LifecycleKind::ContainerDied {
-                        container,
-                        exit: None,
-                    };
-                    return self.tell(pod, died, at);
+                if self.teller.merge.is_running(&container) {
+                    return self.tell(pod, Report::died(container, None), at);
                 }
                 Ok(())
             }
-            EventKind::Started | EventKind::Exited | EventKind::Made => Ok(()),
+            EventKind::Made => Ok(()),
         }
     }
 
     fn tell(&self, pod: PodUid, kind: LifecycleKind, at: Timestamp) -> Result<(), Stopped> {
-        let event = PodLifecycleEvent {
+        self.teller.tell_blocking(Report {
             pod,
             kind,
             at,
             source: LifecycleSource::Kernel,
-        };
-        self.events.blocking_send(event).map_err(|_| Stopped)
+        })
     }
 
     /// The kernel drops only while there is something to read, so looking after each drain misses
@@ -219,14 +195,14 @@ impl Reader {
     fn check_drops(&self) {
         let ring_full = self.sum(counters::RING_FULL);
         let map_full = self.sum(counters::MAP_FULL);
-        let before = self.health.read().stats;
+        let before = self.teller.health.read().stats;
         if ring_full != before.ring_full || map_full != before.map_full {
             tracing::warn!(
                 ring_full,
                 map_full,
                 "the kernel had to drop events; listing instead"
             );
-            self.health.count(|stats| {
+            self.teller.health.count(|stats| {
                 stats.ring_full = ring_full;
                 stats.map_full = map_full;
             });
@@ -272,6 +248,8 @@ fn at(boot: Timestamp, ktime_ns: u64) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::health::HealthWriter;
+    use tokio::sync::mpsc;
 
     fn exit_of(status: u32, oom: u32) -> KernelExit {
         let mut bytes = [0; Event::BYTES];
@@ -344,13 +322,16 @@ mod tests {
             ring: loaded.ring,
             counters: loaded.counters,
             tracked: Arc::new(TrackedPods::without_kernel(relist_now.clone())),
-            merge: Arc::default(),
-            events: mpsc::channel(1).0,
-            health: HealthWriter::new(),
+            teller: Teller {
+                merge: Arc::default(),
+                events: mpsc::channel(1).0,
+                health: HealthWriter::new(),
+            },
             relist_now: relist_now.clone(),
+            failed: oneshot::channel().0,
         };
         reader.check_drops();
-        assert_eq!(reader.health.read().stats.ring_full, 2 * cpus as u64);
+        assert_eq!(reader.teller.health.read().stats.ring_full, 2 * cpus as u64);
         assert!(futures::FutureExt::now_or_never(relist_now.notified()).is_some());
         reader.check_drops();
         assert!(

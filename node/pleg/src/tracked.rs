@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use crate::hierarchy::Hierarchy;
 use crate::loader::TrackedMap;
 use crate::merge::Merge;
-use crate::{PlegError, adopt};
+use crate::{PlegError, adopt, memory};
 
 /// `BPF_NOEXIST` of `include/uapi/linux/bpf.h`.
 const IF_ABSENT: u64 = 1;
@@ -30,8 +30,15 @@ const IF_ABSENT: u64 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) pod: PodUid,
+    /// The cgroup's name, if it is a container's or a sandbox's and not the pod's own.
+    name: Option<Arc<str>>,
+}
+
+impl Target {
     /// The container or sandbox; `None` for the pod's own cgroup.
-    pub(crate) container: Option<ContainerId>,
+    pub(crate) fn container(&self) -> Option<ContainerId> {
+        self.name.as_deref().map(container_id)
+    }
 }
 
 /// The tracked pods.
@@ -41,6 +48,8 @@ pub(crate) struct TrackedPods {
     cgroups: DashMap<u64, Target>,
     /// Pod → its cgroup's id.
     pods: DashMap<PodUid, u64>,
+    /// Pod → its cgroup as the kubelet names it.
+    paths: DashMap<PodUid, String>,
     /// Pods whose tracking failed.
     blind: DashSet<PodUid>,
     relist_now: Arc<Notify>,
@@ -78,6 +87,7 @@ impl TrackedPods {
             kernel: None,
             cgroups: DashMap::new(),
             pods: DashMap::new(),
+            paths: DashMap::new(),
             blind: DashSet::new(),
             relist_now,
         }
@@ -100,6 +110,7 @@ impl TrackedPods {
     fn track_in(&self, kernel: &Kernel, pod: &PodUid, cgroup: &str) -> Result<(), PlegError> {
         let directory = kernel.hierarchy.directory(cgroup);
         let id = inode(&directory)?;
+        self.paths.insert(pod.clone(), cgroup.to_owned());
         match self.pods.insert(pod.clone(), id) {
             Some(before) if before == id && kernel.contains(id) => return Ok(()),
             // The cgroup was made anew: the old one is gone, with all that was in it.
@@ -110,7 +121,7 @@ impl TrackedPods {
             id,
             Target {
                 pod: pod.clone(),
-                container: None,
+                name: None,
             },
         );
         kernel.insert(id, Tracked::new(TrackedKind::Pod, 0))?;
@@ -132,11 +143,10 @@ impl TrackedPods {
         let Ok(id) = inode(directory) else {
             return Ok(());
         };
-        let Some(container) = directory.file_name().and_then(|name| name.to_str()) else {
+        let Some(name) = directory.file_name().and_then(|name| name.to_str()) else {
             return Ok(());
         };
-        let container = container_id(container);
-        self.add_container(id, pod, container.clone());
+        self.add_container(id, pod, name);
         let init = adopt::running_init(directory);
         let record = match init {
             Some(process) => Tracked::running(parent, process),
@@ -152,7 +162,7 @@ impl TrackedPods {
         }
         match init {
             Some(process) if adopt::is_alive(process) => {
-                kernel.merge.started(&container, Instant::now());
+                kernel.merge.started(&container_id(name), Instant::now());
             }
             // It ended before the kernel knew what to look for, or has not begun.
             _ => self.relist_now.notify_one(),
@@ -165,6 +175,7 @@ impl TrackedPods {
         self.blind.remove(pod);
         let Some(kernel) = &self.kernel else { return };
         self.pods.remove(pod);
+        self.paths.remove(pod);
         let mut gone = Vec::new();
         self.cgroups.retain(|id, target| {
             let keep = target.pod != *pod;
@@ -191,10 +202,10 @@ impl TrackedPods {
     }
 
     /// A container's cgroup that the kernel adopted.
-    pub(crate) fn add_container(&self, cgroup: u64, pod: &PodUid, container: ContainerId) {
+    pub(crate) fn add_container(&self, cgroup: u64, pod: &PodUid, name: &str) {
         let target = Target {
             pod: pod.clone(),
-            container: Some(container),
+            name: Some(name.into()),
         };
         self.cgroups.insert(cgroup, target);
     }
@@ -202,6 +213,17 @@ impl TrackedPods {
     /// A container's cgroup that is gone.
     pub(crate) fn remove_container(&self, cgroup: u64) {
         self.cgroups.remove(&cgroup);
+    }
+
+    /// Whether the OOM killer struck in the container, by the count of its cgroup.
+    pub(crate) fn oom_killed(&self, target: &Target) -> bool {
+        let (Some(kernel), Some(name)) = (&self.kernel, &target.name) else {
+            return false;
+        };
+        let hierarchy = &kernel.hierarchy;
+        let v1 = hierarchy.controller.is_some();
+        let path = self.paths.get(&target.pod);
+        path.is_some_and(|pod| memory::oom_killed(&hierarchy.mount, v1, &pod, name))
     }
 
     /// How many pods only the relist sees.
@@ -213,7 +235,7 @@ impl TrackedPods {
     pub(crate) fn containers(&self) -> Vec<ContainerId> {
         self.cgroups
             .iter()
-            .filter_map(|target| target.container.clone())
+            .filter_map(|target| target.container())
             .collect()
     }
 }
@@ -263,7 +285,7 @@ fn inode(directory: &Path) -> Result<u64, PlegError> {
 
 /// The container that a cgroup is named after: the name itself with the cgroupfs driver,
 /// `cri-containerd-<id>.scope` with systemd's.
-pub(crate) fn container_id(name: &str) -> ContainerId {
+fn container_id(name: &str) -> ContainerId {
     let id = name.strip_suffix(".scope").map_or(name, |unit| {
         unit.rsplit_once('-').map_or(unit, |(_, id)| id)
     });

@@ -142,6 +142,13 @@ impl Container {
     }
 }
 
+impl Container {
+    /// Whether the process has entered the cgroup.
+    pub(crate) fn holds(&self, process: Pid) -> bool {
+        processes(&self.directory).contains(&process.as_raw())
+    }
+}
+
 /// A process that the test started.
 pub(crate) struct Process {
     child: Child,
@@ -150,6 +157,13 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn id(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"))
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child
+            .try_wait()
+            .expect("the child can be asked for")
+            .is_some()
     }
 
     pub(crate) fn wait(mut self) -> ExitStatus {

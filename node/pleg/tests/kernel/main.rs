@@ -10,4 +10,7 @@ mod load;
 mod oom;
 mod quiet;
 mod runc;
+mod runtime;
 mod source;
+mod sources;
+mod suite;

@@ -1,23 +1,17 @@
-//! The event source under test, and a runtime that answers from a list.
+//! The event source under test.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use jiff::Timestamp;
-use swiftlet_model::clock::Deadline;
-use swiftlet_model::ids::{ContainerId, PodKey, PodUid, SandboxId};
+use swiftlet_model::ids::ContainerId;
 use swiftlet_model::lifecycle::{
     KernelExit, LifecycleKind, LifecycleReceiver, LifecycleSource, PodLifecycleEvent, PodTracker,
 };
-use swiftlet_model::runtime::{
-    ContainerConfig, ContainerState, ContainerStatus, ExecOutput, Image, ImageAuth,
-    ImageFilesystem, LinuxResources, Runtime, RuntimeError, RuntimePod, RuntimeStatus,
-    RuntimeVersion, SandboxConfig, SandboxStatus,
-};
-use swiftlet_pleg::{Bpf, Mode, Pleg, PlegHandle, PlegOptions};
+use swiftlet_pleg::{Pleg, PlegHandle, PlegOptions, Source as Kind};
 
 use crate::container::{Isolation, PATIENCE, TestPod};
+use crate::runtime::FakeRuntime;
 
 /// The event source with its receiver.
 pub(crate) struct Source {
@@ -28,16 +22,9 @@ pub(crate) struct Source {
 impl Source {
     /// On the kernel's events; the runtime has nothing to tell.
     pub(crate) fn kernel() -> Self {
-        let options = PlegOptions {
-            relist_interval: Duration::from_hours(1),
-            ..Default::default()
-        };
-        let source = Self::with(options, Arc::default());
-        assert!(
-            matches!(source.handle.mode(), Mode::Bpf),
-            "{:?}",
-            source.handle.mode()
-        );
+        let source = Self::with(Kind::Kernel, Arc::default());
+        let mode = source.handle.mode();
+        assert_eq!(mode.source, Kind::Kernel, "{mode}");
         source
     }
 
@@ -49,19 +36,31 @@ impl Source {
         source
     }
 
-    pub(crate) fn relist_alone(runtime: Arc<ListRuntime>) -> Self {
-        Self::with(
-            PlegOptions {
-                bpf: Bpf::Off,
-                ..Default::default()
-            },
-            runtime,
-        )
+    pub(crate) fn relist_alone(runtime: Arc<FakeRuntime>) -> Self {
+        Self::with(Kind::Relist, runtime)
     }
 
-    fn with(options: PlegOptions, runtime: Arc<ListRuntime>) -> Self {
+    /// On one kind of source, with a relist behind it that does not help.
+    pub(crate) fn with(only: Kind, runtime: Arc<FakeRuntime>) -> Self {
+        let options = PlegOptions {
+            only: Some(only),
+            relist_interval: Duration::from_hours(1),
+            ..PlegOptions::default()
+        };
+        Self::started(options, runtime)
+    }
+
+    pub(crate) fn started(options: PlegOptions, runtime: Arc<FakeRuntime>) -> Self {
         let (handle, events) = Pleg::start(options, runtime);
         Self { handle, events }
+    }
+
+    /// Waits until events come from there.
+    pub(crate) async fn expect_source(&self, kind: Kind) {
+        let mut health = self.handle.health();
+        let used = health.wait_for(|health| health.mode.source == kind);
+        let used = tokio::time::timeout(PATIENCE, used).await;
+        used.expect("it is used in time").expect("the source lives");
     }
 
     pub(crate) async fn next(&mut self) -> PodLifecycleEvent {
@@ -119,170 +118,5 @@ impl Source {
             (stats.ring_full, stats.map_full, stats.strangers),
             (0, 0, 0)
         );
-    }
-}
-
-/// A runtime of which only the lists work.
-#[derive(Default)]
-pub(crate) struct ListRuntime {
-    pods: Mutex<Vec<RuntimePod>>,
-}
-
-impl ListRuntime {
-    /// From now on the runtime has one pod with these containers.
-    pub(crate) fn set(&self, containers: &[(&str, ContainerState)]) {
-        let pod = PodKey {
-            namespace: "n".into(),
-            name: "p".into(),
-            uid: PodUid::from("u"),
-        };
-        let containers = containers
-            .iter()
-            .map(|(id, state)| status(id, state.clone()))
-            .collect();
-        let pod = RuntimePod {
-            pod,
-            sandboxes: Vec::new(),
-            containers,
-        };
-        *self
-            .pods
-            .lock()
-            .expect("no test panics while it holds this") = vec![pod];
-    }
-}
-
-fn status(id: &str, state: ContainerState) -> ContainerStatus {
-    ContainerStatus {
-        id: id.into(),
-        name: "c".into(),
-        sandbox: "s".into(),
-        attempt: 0,
-        state,
-        created_at: Timestamp::UNIX_EPOCH,
-        started_at: None,
-        exit: None,
-        image: String::new(),
-        image_id: String::new(),
-        spec_hash: None,
-    }
-}
-
-fn refuse<T: Send + 'static>(call: &'static str) -> BoxFuture<'static, Result<T, RuntimeError>> {
-    Box::pin(async move {
-        Err(RuntimeError::Refused {
-            call,
-            message: "only lists".into(),
-        })
-    })
-}
-
-impl Runtime for ListRuntime {
-    fn version(&self) -> BoxFuture<'_, Result<RuntimeVersion, RuntimeError>> {
-        refuse("version")
-    }
-    fn status(&self) -> BoxFuture<'_, Result<RuntimeStatus, RuntimeError>> {
-        refuse("status")
-    }
-    fn run_sandbox<'a>(
-        &'a self,
-        _: &'a SandboxConfig,
-        _: Deadline,
-    ) -> BoxFuture<'a, Result<SandboxId, RuntimeError>> {
-        refuse("run_sandbox")
-    }
-    fn stop_sandbox<'a>(&'a self, _: &'a SandboxId) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        refuse("stop_sandbox")
-    }
-    fn remove_sandbox<'a>(&'a self, _: &'a SandboxId) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        refuse("remove_sandbox")
-    }
-    fn sandbox_status<'a>(
-        &'a self,
-        _: &'a SandboxId,
-    ) -> BoxFuture<'a, Result<SandboxStatus, RuntimeError>> {
-        refuse("sandbox_status")
-    }
-    fn create_container<'a>(
-        &'a self,
-        _: &'a SandboxId,
-        _: &'a ContainerConfig,
-        _: &'a SandboxConfig,
-    ) -> BoxFuture<'a, Result<ContainerId, RuntimeError>> {
-        refuse("create_container")
-    }
-    fn start_container<'a>(
-        &'a self,
-        _: &'a ContainerId,
-    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        refuse("start_container")
-    }
-    fn stop_container<'a>(
-        &'a self,
-        _: &'a ContainerId,
-        _: Duration,
-    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        refuse("stop_container")
-    }
-    fn remove_container<'a>(
-        &'a self,
-        _: &'a ContainerId,
-    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        refuse("remove_container")
-    }
-    fn container_status<'a>(
-        &'a self,
-        _: &'a ContainerId,
-    ) -> BoxFuture<'a, Result<ContainerStatus, RuntimeError>> {
-        refuse("container_status")
-    }
-    fn pod<'a>(&'a self, _: &'a PodUid) -> BoxFuture<'a, Result<RuntimePod, RuntimeError>> {
-        refuse("pod")
-    }
-    fn list_pods(&self) -> BoxFuture<'_, Result<Vec<RuntimePod>, RuntimeError>> {
-        let pods = self
-            .pods
-            .lock()
-            .expect("no test panics while it holds this")
-            .clone();
-        Box::pin(async move { Ok(pods) })
-    }
-    fn exec_sync<'a>(
-        &'a self,
-        _: &'a ContainerId,
-        _: &'a [String],
-        _: Duration,
-    ) -> BoxFuture<'a, Result<ExecOutput, RuntimeError>> {
-        refuse("exec_sync")
-    }
-    fn update_resources<'a>(
-        &'a self,
-        _: &'a ContainerId,
-        _: &'a LinuxResources,
-    ) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        refuse("update_resources")
-    }
-    fn reopen_log<'a>(&'a self, _: &'a ContainerId) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        refuse("reopen_log")
-    }
-    fn image<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<Image>, RuntimeError>> {
-        refuse("image")
-    }
-    fn list_images(&self) -> BoxFuture<'_, Result<Vec<Image>, RuntimeError>> {
-        refuse("list_images")
-    }
-    fn pull_image<'a>(
-        &'a self,
-        _: &'a str,
-        _: Option<&'a ImageAuth>,
-        _: &'a SandboxConfig,
-    ) -> BoxFuture<'a, Result<String, RuntimeError>> {
-        refuse("pull_image")
-    }
-    fn remove_image<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
-        refuse("remove_image")
-    }
-    fn image_filesystem(&self) -> BoxFuture<'_, Result<Option<ImageFilesystem>, RuntimeError>> {
-        refuse("image_filesystem")
     }
 }
