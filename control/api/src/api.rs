@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::encode;
 use crate::error;
 use crate::local::Local;
+use crate::node_proxy::NodeClient;
 use crate::pages::Pages;
 use crate::registry::Resource;
 use crate::route::Target;
@@ -27,6 +28,8 @@ pub struct ApiOptions {
     pub signing_key: Option<SigningKey>,
     /// Whether pods need an account that exists, and get its token mounted.
     pub service_account_admission: bool,
+    /// Connects to nodes, for what they serve of their pods; without one nothing of it is served.
+    pub node_client: Option<NodeClient>,
     /// Addresses of Services.
     pub service_range: ServiceRange,
     /// The port on which this server listens, which its own Service names.
@@ -39,6 +42,7 @@ impl Default for ApiOptions {
         Self {
             bookmark_interval: Duration::from_mins(1),
             signing_key: None,
+            node_client: None,
             service_account_admission: false,
             service_range: ServiceRange::default(),
             server_port: 6443,

@@ -114,7 +114,10 @@ impl Question<'_> {
         }
         match (self.group, self.resource, self.verb) {
             // What its pods refer to (secrets, configmaps) comes through the link, checked per pod.
-            ("", "pods" | "nodes", "get" | "list" | "watch") => true,
+            // Its own server asks who its clients are, and what they may.
+            ("", "pods" | "nodes", "get" | "list" | "watch")
+            | ("authentication.k8s.io", "tokenreviews", "create")
+            | ("authorization.k8s.io", "subjectaccessreviews", "create") => true,
             ("coordination.k8s.io", "leases", "get") => self.name == node,
             _ => false,
         }

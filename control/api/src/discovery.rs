@@ -260,6 +260,9 @@ fn subresource_kind(
         "binding" => ("", "v1", "Binding"),
         "eviction" => ("policy", "v1", "Eviction"),
         "token" => ("authentication.k8s.io", "v1", "TokenRequest"),
+        "attach" => ("", "v1", "PodAttachOptions"),
+        "exec" => ("", "v1", "PodExecOptions"),
+        "portforward" => ("", "v1", "PodPortForwardOptions"),
         _ => (resource.name.group, resource.name.version, resource.kind),
     }
 }
@@ -268,6 +271,8 @@ fn subresource_verbs(subresource: &str) -> &'static [&'static str] {
     match subresource {
         "binding" | "eviction" | "token" => &["create"],
         "finalize" => &["update"],
+        "attach" | "exec" | "portforward" => &["create", "get"],
+        "log" => &["get"],
         _ => &["get", "patch", "update"],
     }
 }

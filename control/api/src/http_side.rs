@@ -18,6 +18,7 @@ use crate::authz;
 use crate::discovery;
 use crate::error;
 use crate::negotiate::{self, Accepted, Encoding, Form};
+use crate::node_proxy;
 use crate::openapi::Documents;
 use crate::present;
 use crate::route::{self, Route};
@@ -80,6 +81,9 @@ impl HttpSide {
         // Who is unknown is not told what exists.
         let user = user.ok_or_else(error::unauthorized)?;
         match route::route(path)? {
+            Route::Resource(target) if node_proxy::is_connected(target.subresource) => {
+                node_proxy::answer(&self.api, &user, &target, request).await
+            }
             Route::Resource(target) => resource::answer(&self.api, &user, target, request).await,
             route => {
                 authz::authorize_path(&user, path)?;

@@ -17,6 +17,7 @@ mod error;
 mod http_side;
 mod local;
 mod negotiate;
+mod node_proxy;
 pub mod openapi;
 mod options;
 mod pages;
@@ -36,5 +37,6 @@ pub mod validate;
 mod verb;
 
 pub use api::{ApiOptions, ApiServer};
+pub use node_proxy::{NodeClient, NodeClientError};
 pub use server::{Mount, Server, ServerError, ServerOptions};
 pub use service_ip::{RangeError, ServiceRange};

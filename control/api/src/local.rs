@@ -14,6 +14,7 @@ use crate::authz;
 use crate::decode;
 use crate::error;
 use crate::negotiate::Encoding;
+use crate::node_proxy;
 use crate::options::{FieldValidation, Options, WriteOptions};
 use crate::route::{self, Target, Verb};
 use crate::verb::watch::{Step, Watcher};
@@ -42,6 +43,10 @@ impl Local {
         let subresource = name.subresource;
         if !subresource.is_empty() && !resource.has_subresource(subresource) {
             return Err(error::unknown_path());
+        }
+        // What nodes serve are streams, and there is no connection here.
+        if node_proxy::is_connected(subresource) {
+            return Err(error::method_not_allowed());
         }
         let target = Target {
             resource,

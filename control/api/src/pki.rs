@@ -144,6 +144,16 @@ impl Pki {
         if let Some(identity) = files::read(&self.folder, file)? {
             return Ok(identity);
         }
+        self.make(file, user, groups, &[ExtendedKeyUsagePurpose::ClientAuth])
+    }
+
+    fn make(
+        &self,
+        file: &str,
+        user: &str,
+        groups: &[&str],
+        usages: &[ExtendedKeyUsagePurpose],
+    ) -> Result<Identity, PkiError> {
         let make = || {
             let mut params = CertificateParams::new(Vec::new())?;
             for group in groups {
@@ -152,7 +162,7 @@ impl Pki {
                     .push(DnType::OrganizationName, *group);
             }
             params.distinguished_name.push(DnType::CommonName, user);
-            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            params.extended_key_usages = usages.to_vec();
             self.sign(params)
         };
         let identity = make().map_err(failed(file))?;
@@ -165,12 +175,33 @@ impl Pki {
         self.client("admin", "kubernetes-admin", &["system:masters"])
     }
 
-    /// A node agent: `system:node:<name>` in `system:nodes`.
-    pub fn node(&self, name: &str) -> Result<Identity, PkiError> {
+    /// The API server as its nodes know it (kubeadm's `apiserver-kubelet-client`).
+    pub fn kubelet_client(&self) -> Result<Identity, PkiError> {
         self.client(
-            &format!("node-{name}"),
+            "apiserver-kubelet-client",
+            "kube-apiserver-kubelet-client",
+            &["system:masters"],
+        )
+    }
+
+    /// A node agent: `system:node:<name>` in `system:nodes`. The node's own server serves with the
+    /// same certificate. It names no host, so that it can stand for no other server.
+    pub fn node(&self, name: &str) -> Result<Identity, PkiError> {
+        let file = format!("node-{name}");
+        if let Some(identity) = files::read(&self.folder, &file)?
+            && is_for_serving(&identity)
+        {
+            return Ok(identity);
+        }
+        let usages = [
+            ExtendedKeyUsagePurpose::ClientAuth,
+            ExtendedKeyUsagePurpose::ServerAuth,
+        ];
+        self.make(
+            &file,
             &format!("system:node:{name}"),
             &["system:nodes"],
+            &usages,
         )
     }
 
@@ -240,6 +271,18 @@ fn limit_validity(params: &mut CertificateParams) {
     // From the year before: clocks of other machines may be behind.
     params.not_before = date_time_ymd(year - 1, 1, 1);
     params.not_after = date_time_ymd(year + VALIDITY_YEARS, 1, 1);
+}
+
+/// Whether a certificate says that a server may use it: those of older nodes do not.
+fn is_for_serving(identity: &Identity) -> bool {
+    let Ok(der) = CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()) else {
+        return false;
+    };
+    let Ok((_, certificate)) = X509Certificate::from_der(&der) else {
+        return false;
+    };
+    let usages = certificate.extended_key_usage().ok().flatten();
+    usages.is_some_and(|usages| usages.value.server_auth)
 }
 
 /// Whether a certificate names all of `names`.

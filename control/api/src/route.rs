@@ -142,6 +142,9 @@ pub(crate) fn route(path: &str) -> Result<Route, ApiError> {
 /// Subresources that are created only: nothing can be read there.
 const CREATED: [&str; 3] = ["binding", "eviction", "token"];
 
+/// Subresources that become streams: SPDY clients ask with POST, WebSocket clients with GET.
+const STREAMED: [&str; 3] = ["attach", "exec", "portforward"];
+
 /// The verb of a method on a target.
 pub(crate) fn verb(method: &Method, target: &Target, watch: bool) -> Result<Verb, ApiError> {
     let one = !target.name.is_empty();
@@ -150,6 +153,7 @@ pub(crate) fn verb(method: &Method, target: &Target, watch: bool) -> Result<Verb
         Method::GET | Method::HEAD if watch => Verb::Watch,
         Method::GET | Method::HEAD => Verb::List,
         Method::POST if !one || CREATED.contains(&target.subresource) => Verb::Create,
+        Method::POST if STREAMED.contains(&target.subresource) => Verb::Create,
         Method::PUT if one => Verb::Update,
         Method::PATCH if one => Verb::Patch,
         Method::DELETE if one && target.subresource.is_empty() => Verb::Delete,
@@ -158,6 +162,8 @@ pub(crate) fn verb(method: &Method, target: &Target, watch: bool) -> Result<Verb
     };
     let allowed = match target.subresource {
         created if CREATED.contains(&created) => verb == Verb::Create,
+        streamed if STREAMED.contains(&streamed) => matches!(verb, Verb::Get | Verb::Create),
+        "log" => verb == Verb::Get,
         "finalize" => verb == Verb::Update,
         _ => true,
     };

@@ -158,7 +158,6 @@ const REGISTRY: &[Resource] = &[
         subresources: &["status"],
         strategy: &persistent_volume::PersistentVolumeStrategy,
     },
-    // `log`, `exec`, `attach` and `portforward` are not served yet.
     Resource {
         name: resources::PODS,
         kind: "Pod",
@@ -168,9 +167,13 @@ const REGISTRY: &[Resource] = &[
         categories: &["all"],
         namespaced: true,
         subresources: &[
+            "attach",
             "binding",
             "ephemeralcontainers",
             "eviction",
+            "exec",
+            "log",
+            "portforward",
             "resize",
             "status",
         ],

@@ -65,3 +65,16 @@ fn a_client_certificate_names_its_user_and_groups() {
     let node = user_of(&pki.node("worker-1").unwrap());
     assert_eq!(node.node_name(), Some("worker-1"));
 }
+
+#[test]
+fn a_node_of_old_gets_a_certificate_that_it_can_serve_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let pki = Pki::open(folder.path()).unwrap();
+    let groups = ["system:nodes"];
+    let old = pki.client("node-worker-1", "system:node:worker-1", &groups);
+    assert!(!is_for_serving(&old.unwrap()));
+    let new = pki.node("worker-1").unwrap();
+    assert!(is_for_serving(&new));
+    let kept = pki.node("worker-1").unwrap();
+    assert_eq!(kept.certificate_pem, new.certificate_pem);
+}

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
+use swiftlet_proto::qos::is_pod_level;
 
 use super::canonical::Amount;
 use super::fields::{existing, object_in};
-use super::qos::is_pod_level;
 
 type Fields = Map<String, Value>;
 

@@ -1,7 +1,7 @@
 //! Reviews of `authentication.k8s.io/v1` and `authorization.k8s.io/v1`: answered, not stored.
 
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenReview};
-use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::api::authorization::v1::{SelfSubjectAccessReview, SubjectAccessReview};
 use serde_json::Value;
 use swiftlet_client::api::resources;
 
@@ -26,6 +26,12 @@ pub(super) const REVIEWS: &[Resource] = &[
         "SelfSubjectAccessReview",
         "selfsubjectaccessreview",
         &Reviewed(super::check_types::<SelfSubjectAccessReview>),
+    ),
+    review(
+        resources::SUBJECT_ACCESS_REVIEWS,
+        "SubjectAccessReview",
+        "subjectaccessreview",
+        &Reviewed(super::check_types::<SubjectAccessReview>),
     ),
 ];
 

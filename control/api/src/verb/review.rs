@@ -31,6 +31,7 @@ pub(crate) fn create(
             json!({ "userInfo": user_info(user) })
         }
         resources::SELF_SUBJECT_ACCESS_REVIEWS => access(user, &review)?,
+        resources::SUBJECT_ACCESS_REVIEWS => access(&subject(&review)?, &review)?,
         resources::TOKEN_REVIEWS => token_review(api, &review),
         _ => return Err(error::method_not_allowed()),
     };
@@ -78,6 +79,25 @@ fn access(user: &UserInfo, review: &Value) -> Result<Value, ApiError> {
         }
     };
     Ok(json!({ "allowed": allowed }))
+}
+
+/// The user that a review is about.
+fn subject(review: &Value) -> Result<UserInfo, ApiError> {
+    let spec = &review["spec"];
+    let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
+    let groups = spec["groups"].as_array();
+    let groups: Vec<_> = groups.into_iter().flatten().filter_map(text).collect();
+    let name = text(&spec["user"]).unwrap_or_default();
+    if name.is_empty() && groups.is_empty() {
+        return Err(error::bad_request(
+            "at least one of user or group must be specified",
+        ));
+    }
+    Ok(UserInfo {
+        name,
+        groups,
+        ..UserInfo::default()
+    })
 }
 
 /// Whose token it is.

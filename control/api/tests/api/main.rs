@@ -15,6 +15,8 @@ mod local;
 #[cfg(test)]
 mod mounts;
 #[cfg(test)]
+mod nodes;
+#[cfg(test)]
 mod parts;
 #[cfg(test)]
 mod protobuf;

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use swiftlet_api::pki::Pki;
 use swiftlet_api::token::SigningKey;
-use swiftlet_api::{ApiOptions, ApiServer, Mount, Server, ServerOptions};
+use swiftlet_api::{ApiOptions, ApiServer, Mount, NodeClient, Server, ServerOptions};
 use swiftlet_client::api::{
     Api, ApiError, DeleteParameters, ObjectName, PatchKind, RawEvent, RawWatch, ResourceName,
     Selection, UserInfo, resources,
@@ -32,6 +32,11 @@ pub(crate) async fn inside() -> Inside {
 }
 
 pub(crate) async fn inside_with(limits: Limits) -> Inside {
+    inside_of(limits, None).await
+}
+
+/// A server that asks nodes under an identity, if it has one.
+async fn inside_of(limits: Limits, node_client: Option<NodeClient>) -> Inside {
     let options = StoreOptions {
         limits,
         ..StoreOptions::in_memory()
@@ -39,6 +44,7 @@ pub(crate) async fn inside_with(limits: Limits) -> Inside {
     let (store, _) = Store::open(options).await.expect("a store in memory opens");
     let options = ApiOptions {
         signing_key: Some(SigningKey::generate().expect("a key can be made")),
+        node_client,
         ..ApiOptions::default()
     };
     let api = ApiServer::new(store, options);
@@ -175,9 +181,11 @@ pub(crate) async fn outside() -> Outside {
 }
 
 pub(crate) async fn outside_with(mounts: Vec<Mount>) -> Outside {
-    let inside = inside().await;
     let data = tempfile::tempdir().expect("a folder can be made");
     let pki = Pki::open(data.path()).expect("a CA can be made");
+    let identity = pki.kubelet_client().expect("a certificate can be made");
+    let client = NodeClient::new(&identity, pki.ca_pem()).expect("it can be used");
+    let inside = inside_of(Limits::default(), Some(client)).await;
     let options = ServerOptions {
         address: "127.0.0.1:0".parse().expect("this is an address"),
         identity: pki.serving(&[]).expect("a certificate can be made"),
