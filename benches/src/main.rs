@@ -6,10 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod cri;
+mod events;
 mod exit;
+mod network;
+mod phases;
 mod pod_start;
 mod pods;
 mod setup;
+mod soak;
+mod static_pod;
 mod stats;
 
 use std::path::PathBuf;
@@ -32,6 +37,14 @@ enum Command {
     PodStart(pod_start::Arguments),
     /// A container's process is killed -> terminated in the API. Must run on the pods' node.
     Exit(exit::Arguments),
+    /// What the kernel's events cost others, how fast they come, and how many fit. As root.
+    Events(events::Arguments),
+    /// CNI ADD and DEL in the node and by the reference plugins. As root, in namespaces of its own.
+    Network(network::Arguments),
+    /// Pods come and go while agent and runtime are killed; fails if anything is left. As root.
+    Soak(soak::Arguments),
+    /// A static pod's manifest comes → its process runs. Must run on the pods' node.
+    Static(static_pod::Arguments),
     /// The floor: RunPodSandbox, CreateContainer and StartContainer alone.
     Cri(cri::Arguments),
 }
@@ -54,6 +67,16 @@ struct Target {
 }
 
 impl Target {
+    /// The default namespace of a stack.
+    fn of_stack(kubeconfig: PathBuf, image: &str) -> Self {
+        Self {
+            kubeconfig: Some(kubeconfig),
+            namespace: "default".to_owned(),
+            image: image.to_owned(),
+            json: false,
+        }
+    }
+
     async fn client(&self) -> Result<kube::Client> {
         let config = match &self.kubeconfig {
             Some(path) => {
@@ -78,7 +101,11 @@ async fn main() -> ExitCode {
         .ok();
     let outcome = match Cli::parse().command {
         Command::PodStart(arguments) => pod_start::run(arguments).await,
+        Command::Static(arguments) => static_pod::run(arguments).await,
         Command::Exit(arguments) => exit::run(arguments).await,
+        Command::Events(arguments) => events::run(&arguments).await,
+        Command::Network(arguments) => network::run(&arguments),
+        Command::Soak(arguments) => soak::run(arguments).await,
         Command::Cri(arguments) => cri::run(arguments).await,
     };
     match outcome {

@@ -9,6 +9,7 @@ use futures::stream::{self, StreamExt};
 
 use crate::Target;
 use crate::cri::Floor;
+use crate::phases::phases;
 use crate::pods::Pods;
 use crate::setup;
 use crate::stats::{Samples, print};
@@ -35,6 +36,9 @@ pub(crate) struct Arguments {
     /// default (one after another only).
     #[arg(long, conflicts_with = "burst")]
     token: bool,
+    /// The node's log as JSON: also tell when it reached which phase (one after another only).
+    #[arg(long, conflicts_with = "burst")]
+    node_log: Option<PathBuf>,
 }
 
 /// The phases that a client can see.
@@ -99,6 +103,13 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let mut samples = figures.all().to_vec();
     samples.extend(arguments.token.then_some(&with_token));
     samples.extend(floor.iter().flat_map(Floor::samples));
+    let phases = match &arguments.node_log {
+        Some(log) => phases(log, |name| {
+            name.starts_with("bench-") && !name.ends_with("-token")
+        })?,
+        None => Vec::new(),
+    };
+    samples.extend(&phases);
     print(&samples, figures.failures, arguments.target.json);
     if let Some(floor) = &floor {
         floor.clean_up().await?;

@@ -86,8 +86,13 @@ impl Pods {
                 }],
             },
         }))?;
+        self.create_pod(&pod).await
+    }
+
+    /// Creates this pod, which must bear the label of all pods of a bench.
+    pub(crate) async fn create_pod(&self, pod: &Pod) -> Result<(Instant, Duration)> {
         let start = Instant::now();
-        self.api.create(&PostParams::default(), &pod).await?;
+        self.api.create(&PostParams::default(), pod).await?;
         Ok((start, start.elapsed()))
     }
 
@@ -102,6 +107,16 @@ impl Pods {
         name: &str,
         wanted: impl Fn(&Moments) -> Option<T>,
     ) -> Result<T> {
+        self.wait_within(POD_LIMIT, name, wanted).await
+    }
+
+    /// The same with a limit of one's own.
+    pub(crate) async fn wait_within<T>(
+        &self,
+        limit: Duration,
+        name: &str,
+        wanted: impl Fn(&Moments) -> Option<T>,
+    ) -> Result<T> {
         let mut changed = self.changed.clone();
         let found = async {
             loop {
@@ -113,14 +128,26 @@ impl Pods {
                 changed.changed().await.context("the watch ended")?;
             }
         };
-        tokio::time::timeout(POD_LIMIT, found)
+        tokio::time::timeout(limit, found)
             .await
             .context("not seen in time")?
+    }
+
+    /// Forgets what was seen of a pod that is gone, so that its name can be used again.
+    pub(crate) fn forget(&self, name: &str) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.remove(name);
     }
 
     fn moments(&self, name: &str) -> Moments {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.get(name).copied().unwrap_or_default()
+    }
+
+    /// Deletes a pod as its own grace period says.
+    pub(crate) async fn delete_gracefully(&self, name: &str) -> Result<()> {
+        self.api.delete(name, &DeleteParams::default()).await?;
+        Ok(())
     }
 
     /// Deletes a pod and waits until it is gone.
@@ -134,10 +161,23 @@ impl Pods {
 
 async fn follow(
     api: Api<Pod>,
-    version: String,
+    mut version: String,
     seen: Arc<Mutex<HashMap<String, Moments>>>,
     changes: watch::Sender<()>,
 ) -> Result<()> {
+    // A server ends each watch after a while; the next one goes on where it ended.
+    loop {
+        version = follow_once(&api, version, &seen, &changes).await?;
+    }
+}
+
+/// One watch until its end; answers the version that it came to.
+async fn follow_once(
+    api: &Api<Pod>,
+    mut version: String,
+    seen: &Mutex<HashMap<String, Moments>>,
+    changes: &watch::Sender<()>,
+) -> Result<String> {
     let parameters = WatchParams::default().labels(LABEL).timeout(290);
     let mut stream = api.watch(&parameters, &version).await?.boxed();
     while let Some(event) = stream.try_next().await? {
@@ -145,9 +185,15 @@ async fn follow(
         let (pod, gone) = match event {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => (pod, false),
             WatchEvent::Deleted(pod) => (pod, true),
-            WatchEvent::Bookmark(_) => continue,
+            WatchEvent::Bookmark(mark) => {
+                version = mark.metadata.resource_version;
+                continue;
+            }
             WatchEvent::Error(status) => bail!("watch: {}", status.message),
         };
+        if let Some(reached) = &pod.metadata.resource_version {
+            version.clone_from(reached);
+        }
         let name = pod.metadata.name.clone().unwrap_or_default();
         {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +203,7 @@ async fn follow(
         }
         changes.send(()).ok();
     }
-    Ok(())
+    Ok(version)
 }
 
 fn note(moments: &mut Moments, status: Option<&PodStatus>, now: Instant) {

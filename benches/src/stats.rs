@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 /// Samples of one figure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
-    name: &'static str,
+    name: String,
     micros: Vec<u64>,
 }
 
 impl Samples {
-    pub(crate) fn new(name: &'static str) -> Self {
+    pub(crate) fn new(name: impl Into<String>) -> Self {
         Self {
-            name,
+            name: name.into(),
             micros: Vec::new(),
         }
     }
 
     /// The same samples under another name.
-    pub(crate) fn named(mut self, name: &'static str) -> Self {
-        self.name = name;
+    pub(crate) fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
         self
     }
 
@@ -32,6 +32,15 @@ impl Samples {
 
     pub(crate) fn append(&mut self, other: Self) {
         self.micros.extend(other.micros);
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many times the other figure's median this one's is.
+    pub(crate) fn ratio_of_medians(&self, other: &Self) -> f64 {
+        self.percentile_ms(50) / other.percentile_ms(50)
     }
 
     pub(crate) fn len(&self) -> usize {
