@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use swiftlet_api::pki::Pki;
-use swiftlet_api::{ApiOptions, ApiServer, Mount, Server, ServerOptions};
+use swiftlet_api::{ApiOptions, ApiServer, Mount, NodeClient, Server, ServerOptions};
 use swiftlet_client::api::{Api, UserInfo};
 use swiftlet_link::server::LinkServer;
 use swiftlet_store::{Store, StoreOptions};
@@ -108,6 +108,7 @@ async fn open_store(options: &ControlOptions) -> Result<Store> {
 fn api_options(options: &ControlOptions, pki: &Pki) -> Result<ApiOptions> {
     Ok(ApiOptions {
         signing_key: Some(pki.service_account_key()?),
+        node_client: Some(NodeClient::new(&pki.kubelet_client()?, pki.ca_pem())?),
         service_account_admission: true,
         service_range: options.service_cluster_ip_range,
         server_port: options.listen.port(),

@@ -2,6 +2,7 @@
 
 mod cgroups;
 pub(crate) mod configuration;
+mod events;
 mod kernel;
 mod runtime;
 mod sysctls;
@@ -119,10 +120,10 @@ pub(crate) async fn run(
 
 async fn examine(options: &NodeOptions) -> Vec<Check> {
     let mut checks = kernel::examine();
-    checks.extend(kernel::examine_bpf(options.bpf));
+    checks.extend(events::examine(options).await);
     checks.extend(cgroups::examine());
     checks.extend(runtime::examine(options).await);
-    checks.extend(sysctls::examine(options.max_pods));
+    checks.extend(sysctls::examine(options));
     checks
 }
 

@@ -1,16 +1,19 @@
 //! What the node is: read once at the start from `/proc`, `/sys` and `/etc`.
 
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use swiftlet_kubelet::NodeFacts;
 use swiftlet_kubelet::node_status::{Amount, Pressure, SystemFacts};
-use swiftlet_pleg::Mode;
+use swiftlet_pleg::{Mode, Source};
 
 use crate::configuration::Settings;
 use crate::options::NodeOptions;
 use crate::topology;
+
+/// Where nobody answers (RFC 863).
+const DISCARD_PORT: u16 = 9;
 
 /// All facts but the source of lifecycle events, which [`kernel_events`] tells.
 pub(crate) fn read(options: &NodeOptions, settings: &Settings) -> Result<NodeFacts> {
@@ -21,7 +24,8 @@ pub(crate) fn read(options: &NodeOptions, settings: &Settings) -> Result<NodeFac
     };
     Ok(NodeFacts {
         hostname: options.node_name(),
-        internal_ips: vec![node_ip(options)?.to_string()],
+        internal_ips: texts(&node_ips(options)),
+        pod_cidrs: texts(options.pod_cidr.values()),
         reserved: settings.resources.reserved(&capacity),
         capacity,
         taints: settings.taints.clone(),
@@ -36,11 +40,11 @@ pub(crate) fn read(options: &NodeOptions, settings: &Settings) -> Result<NodeFac
     })
 }
 
-/// Whether starts and ends of containers come from the kernel.
+/// Whether starts and ends of containers come from the kernel programs; else from where, and why.
 pub(crate) fn kernel_events(mode: &Mode) -> Result<(), String> {
-    match mode {
-        Mode::Bpf => Ok(()),
-        Mode::Relist { reason } => Err(reason.to_string()),
+    match mode.source {
+        Source::Kernel => Ok(()),
+        Source::Runtime | Source::Pidfd | Source::Relist => Err(mode.to_string()),
     }
 }
 
@@ -67,21 +71,56 @@ fn disk_bytes(folder: &Path) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// The address by which the node reaches others. No packet is sent: connecting a UDP socket only
-/// asks the kernel's routes.
-fn node_ip(options: &NodeOptions) -> Result<IpAddr> {
-    if let Some(address) = options.node_ip {
-        return Ok(address);
+/// The node's addresses: those that are given, or the ones by which it reaches others, of each
+/// family that its pods have. A node without any calls itself 127.0.0.1.
+pub(crate) fn node_ips(options: &NodeOptions) -> Vec<IpAddr> {
+    let wanted: Vec<IpAddr> = if let Some(given) = &options.node_ip {
+        given.values().to_vec()
+    } else {
+        let pods = options.pod_cidr.values().iter();
+        pods.map(|range| any_like(range.addr())).collect()
+    };
+    let found = wanted.into_iter().filter_map(|address| match address {
+        // As with the kubelet, this stands for "the default address of the family".
+        any if any.is_unspecified() => address_towards(any),
+        address => Some(address),
+    });
+    let found: Vec<_> = found.collect();
+    if !found.is_empty() {
+        return found;
     }
-    let socket = UdpSocket::bind("0.0.0.0:0")?;
-    // An address of TEST-NET-1 (RFC 5737): it stands for "anywhere outside".
-    if socket.connect("192.0.2.1:9").is_err() {
-        return Ok(IpAddr::from([127, 0, 0, 1]));
+    let any = [
+        IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        Ipv6Addr::UNSPECIFIED.into(),
+    ];
+    let any = any.into_iter().find_map(address_towards);
+    vec![any.unwrap_or(Ipv4Addr::LOCALHOST.into())]
+}
+
+/// "Any address" of the same family.
+fn any_like(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     }
-    Ok(socket
-        .local_addr()
-        .context("no address: set --node-ip")?
-        .ip())
+}
+
+/// The address from which packets to the outside go; `None` without a way there. No packet is
+/// sent: connecting a UDP socket only asks the kernel's routes.
+fn address_towards(any: IpAddr) -> Option<IpAddr> {
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    // Addresses for documentation (RFC 5737, RFC 3849): they stand for "anywhere outside".
+    let outside = if any.is_ipv4() {
+        "192.0.2.1"
+    } else {
+        "2001:db8::1"
+    };
+    socket.connect((outside, DISCARD_PORT)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+fn texts(values: &[impl ToString]) -> Vec<String> {
+    values.iter().map(ToString::to_string).collect()
 }
 
 /// Whether the kernel enforces AppArmor profiles, and they can be loaded
@@ -129,7 +168,10 @@ fn os_image(os_release: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::options::Cli;
 
     #[test]
     fn the_pretty_name_is_the_image() {
@@ -138,6 +180,31 @@ mod tests {
             "Debian GNU/Linux 12"
         );
         assert_eq!(os_image(""), "Linux");
+    }
+
+    fn ips(arguments: &[&str]) -> Vec<String> {
+        let command = [&["swiftlet-node"], arguments].concat();
+        let cli = Cli::try_parse_from(command).expect("options");
+        texts(&node_ips(&cli.options))
+    }
+
+    #[test]
+    fn addresses_that_are_given_are_taken_as_they_are() {
+        assert_eq!(ips(&["--node-ip", "192.0.2.7"]), ["192.0.2.7"]);
+        let both = "2001:db8::7,192.0.2.7";
+        assert_eq!(ips(&["--node-ip", both]), ["2001:db8::7", "192.0.2.7"]);
+    }
+
+    #[test]
+    fn a_node_has_an_address_of_some_family_whatever_its_pods_have() {
+        for pods in ["10.1.0.0/24", "fd00::/64", "fd00::/64,10.1.0.0/24"] {
+            let found = ips(&["--pod-cidr", pods]);
+            assert!(!found.is_empty());
+            assert!(
+                found.iter().all(|one| one != "0.0.0.0" && one != "::"),
+                "{found:?}"
+            );
+        }
     }
 
     #[test]

@@ -4,11 +4,13 @@
 mod configuration;
 mod doctor;
 mod facts;
+mod families;
 mod logging;
 mod logind;
 mod network;
 mod options;
 mod reset;
+mod server;
 mod sources;
 mod topology;
 mod wire;

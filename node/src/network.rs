@@ -30,7 +30,7 @@ pub(crate) fn pod_network(options: &NodeOptions) -> Result<PodNetwork> {
         name: NETWORK.to_owned(),
         bridge: options.bridge.clone(),
         bridges: usize::try_from(options.max_pods)?.div_ceil(PODS_PER_BRIDGE),
-        subnet: options.pod_cidr,
+        subnets: options.pod_cidr.values().to_vec(),
         mtu: None,
         data_dir: options.cni_data_dir.clone(),
         socket: options.cni_socket.clone(),

@@ -5,10 +5,16 @@ use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
+use swiftlet_pleg::Source;
+
+use crate::families::PerFamily;
 
 /// Kubernetes' default limit, min(110, 10 × cores) on small machines; see `docs/SPECIFICATION.md`.
 const MAX_PODS_DEFAULT: u32 = 110;
+
+/// The port on which nodes are asked (`ports.KubeletPort`).
+const KUBELET_PORT: u16 = 10250;
 
 /// swiftlet-node runs the pods of one Kubernetes node.
 #[derive(Debug, Parser)]
@@ -29,13 +35,32 @@ pub(crate) enum Command {
     Reset,
 }
 
-/// Whether to take lifecycle events from the kernel.
+/// What tells of starts and ends of containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BpfChoice {
-    /// Take them, or fall back to a relist each second where the kernel refuses.
+pub(crate) enum EventsChoice {
+    /// The first of the others that works, in their order.
     Auto,
-    /// Never load a BPF program.
-    Off,
+    /// BPF programs in the kernel.
+    Bpf,
+    /// The runtime's stream of events.
+    Runtime,
+    /// A descriptor of each container's first process.
+    Pidfd,
+    /// The runtime's lists, each second.
+    Relist,
+}
+
+impl EventsChoice {
+    /// The one source to use; `None` for the best that works.
+    pub(crate) fn source(self) -> Option<Source> {
+        match self {
+            Self::Auto => None,
+            Self::Bpf => Some(Source::Kernel),
+            Self::Runtime => Some(Source::Runtime),
+            Self::Pidfd => Some(Source::Pidfd),
+            Self::Relist => Some(Source::Relist),
+        }
+    }
 }
 
 /// How log lines look.
@@ -60,9 +85,26 @@ pub(crate) struct NodeOptions {
     /// Name of the Node object; the host's name if not given.
     #[arg(long, global = true)]
     pub(crate) hostname_override: Option<String>,
-    /// Address of the node; that of the default route's interface if not given.
+    /// Address of the node, or one of each family and the preferred one first; those of the
+    /// default routes' interfaces if not given.
     #[arg(long, global = true)]
-    pub(crate) node_ip: Option<IpAddr>,
+    pub(crate) node_ip: Option<PerFamily<IpAddr>>,
+    /// Address of the node's own server.
+    #[arg(long, global = true, default_value = "0.0.0.0")]
+    pub(crate) address: IpAddr,
+    /// Port of the node's own server; 0 for any that is free.
+    #[arg(long, global = true, default_value_t = KUBELET_PORT)]
+    pub(crate) port: u16,
+    /// Certificate that the node serves with; without one, that of the kubeconfig if it is for
+    /// serving, or one that the node makes itself.
+    #[arg(long, global = true)]
+    pub(crate) tls_cert_file: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, global = true)]
+    pub(crate) tls_private_key_file: Option<PathBuf>,
+    /// Authority of the certificates of the node's clients; the kubeconfig's if not given.
+    #[arg(long, global = true)]
+    pub(crate) client_ca_file: Option<PathBuf>,
     /// Folder for volumes and checkpoints.
     #[arg(long, global = true, default_value = "/var/lib/swiftlet")]
     pub(crate) root_dir: PathBuf,
@@ -94,9 +136,9 @@ pub(crate) struct NodeOptions {
     /// Folder of the address files, in host-local's format.
     #[arg(long, global = true, default_value = "/run/swiftlet/networks")]
     pub(crate) cni_data_dir: PathBuf,
-    /// Addresses of the pods.
+    /// Addresses of the pods: a range of IPv4, of IPv6, or one of each (`10.244.0.0/24,fd00::/64`).
     #[arg(long, global = true, default_value = "10.244.0.0/24")]
-    pub(crate) pod_cidr: Ipv4Net,
+    pub(crate) pod_cidr: PerFamily<IpNet>,
     /// Prefix of the bridges' names.
     #[arg(long, global = true, default_value = "swift")]
     pub(crate) bridge: String,
@@ -106,9 +148,9 @@ pub(crate) struct NodeOptions {
     /// Name of the cgroup that holds all pods.
     #[arg(long, global = true, default_value = "kubepods")]
     pub(crate) cgroup_root: String,
-    /// Lifecycle events from the kernel.
-    #[arg(long, global = true, value_enum, default_value_t = BpfChoice::Auto)]
-    pub(crate) bpf: BpfChoice,
+    /// What tells of starts and ends of containers. Where it cannot be used, a relist each second.
+    #[arg(long, global = true, value_enum, default_value_t = EventsChoice::Auto)]
+    pub(crate) events: EventsChoice,
     /// Seconds between two comparisons with the runtime's lists, the net below the kernel's events.
     #[arg(long, global = true, default_value_t = 60)]
     pub(crate) relist_interval_s: u64,
@@ -166,12 +208,17 @@ mod tests {
 
     #[test]
     fn options_may_stand_after_the_command() {
-        let cli =
-            Cli::try_parse_from(["swiftlet-node", "doctor", "--bpf=off", "--max-pods", "500"]);
+        let cli = Cli::try_parse_from([
+            "swiftlet-node",
+            "doctor",
+            "--events=pidfd",
+            "--max-pods",
+            "500",
+        ]);
         let cli = cli.expect("parsed");
         assert!(matches!(cli.command, Some(Command::Doctor)));
         assert_eq!(cli.options.max_pods, 500);
-        assert_eq!(cli.options.bpf, BpfChoice::Off);
+        assert_eq!(cli.options.events, EventsChoice::Pidfd);
     }
 
     #[test]

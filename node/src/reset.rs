@@ -11,6 +11,7 @@ use swiftlet_cri::Cri;
 use swiftlet_model::ids::{PodUid, SandboxId};
 use swiftlet_model::runtime::Runtime;
 use swiftlet_model::volumes::Volumes;
+use swiftlet_sys::propagation::unshare;
 use swiftlet_volume::{Folders, PodFolders};
 
 use crate::network::pod_network;
@@ -50,6 +51,8 @@ pub(crate) async fn run(options: &NodeOptions) -> Result<()> {
     for path in [options.cni_data_dir.as_path(), options.cni_socket.as_path()] {
         errors.extend(remove_path(path).err().map(|error| format!("{error:#}")));
     }
+    let unshared = unshare(&options.root_dir).context("cannot unmount the node's own folder");
+    errors.extend(unshared.err().map(|error| format!("{error:#}")));
     if errors.is_empty() {
         Ok(())
     } else {

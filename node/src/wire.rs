@@ -8,13 +8,15 @@ use swiftlet_cgroup::PodCgroups;
 use swiftlet_cri::Cri;
 use swiftlet_kubelet::{Doors, Kubelet, KubeletOptions, NodeFacts, PodSettings, Timeline};
 use swiftlet_model::clock::SystemClock;
-use swiftlet_model::runtime::{Runtime, RuntimePod};
+use swiftlet_model::control_plane::ControlPlaneReceiver;
+use swiftlet_model::runtime::{Runtime, RuntimeEvents, RuntimePod};
 use swiftlet_node_link::kubeconfig::Kubeconfig;
 use swiftlet_node_link::{NodeLink, NodeLinkOptions};
-use swiftlet_pleg::{Bpf, Pleg, PlegHandle, PlegOptions};
+use swiftlet_pleg::{Pleg, PlegHandle, PlegOptions};
 use swiftlet_pressure::{NodePressure, Places};
 use swiftlet_probe::NetworkProbes;
-use swiftlet_volume::{Amounts, CheckpointFiles, Folders, PodFolders};
+use swiftlet_sys::propagation::{self, Sharing};
+use swiftlet_volume::{Amounts, CheckpointFiles, CredentialFiles, Folders, PodFolders};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -25,7 +27,8 @@ use crate::doctor::configuration::obstacle;
 use crate::facts;
 use crate::logind::Logind;
 use crate::network;
-use crate::options::{BpfChoice, NodeOptions};
+use crate::options::NodeOptions;
+use crate::server;
 use crate::sources;
 
 /// Version of the agent, for people.
@@ -42,16 +45,14 @@ pub(crate) async fn run(options: &NodeOptions, settings: Settings) -> Result<()>
     if let Some(obstacle) = obstacle(&settings) {
         bail!(obstacle);
     }
+    // Before anything is opened there: a file below a new mount is another one for the kernel.
+    share_root(options)?;
     let kubeconfig = Kubeconfig::read(&options.kubeconfig)?;
     let runtime = Arc::new(Cri::new(options.runtime_socket()));
     let pods = known_pods(runtime.as_ref()).await?;
+    let server = server::bind(options, &settings, &kubeconfig).await?;
     let network = network::start(options, &pods)?;
-    let (link, control) = NodeLink::start(NodeLinkOptions {
-        node_name: options.node_name(),
-        version: VERSION.to_owned(),
-        kubeconfig,
-    })
-    .with_context(|| format!("cannot use kubeconfig {}", options.kubeconfig.display()))?;
+    let (link, control) = start_link(options, kubeconfig)?;
     let control_plane = Arc::new(link);
     let (pleg, lifecycle) = start_pleg(options, runtime.clone());
     let shutdown = CancellationToken::new();
@@ -60,14 +61,14 @@ pub(crate) async fn run(options: &NodeOptions, settings: Settings) -> Result<()>
         runtime.clone(),
         shutdown.clone(),
     ));
-    let facts = follow_facts(facts::read(options, &settings)?, &pleg, shutdown.clone());
+    let facts = NodeFacts {
+        kubelet_port: server.as_ref().map(server::Bound::port),
+        ..facts::read(options, &settings)?
+    };
+    let facts = follow_facts(facts, &pleg, shutdown.clone());
     let node_name = options.node_name();
     let (expected, lists) = sources::start(&settings.static_pods, &node_name, &shutdown);
-    let folders = Folders {
-        root: options.root_dir.clone(),
-        logs: options.pod_logs_dir.clone(),
-    };
-    let volumes = PodFolders::new(folders, control_plane.clone());
+    let volumes = pod_folders(options, control_plane.clone());
     let volumes = Arc::new(volumes.with_amounts(given_to_pods(facts.clone())));
     let kubelet = Kubelet::new(
         KubeletOptions {
@@ -80,7 +81,7 @@ pub(crate) async fn run(options: &NodeOptions, settings: Settings) -> Result<()>
             timeline: Timeline::default(),
         },
         Doors {
-            runtime,
+            runtime: runtime.clone(),
             control_plane,
             tracker: Arc::new(pleg),
             volumes: volumes.clone(),
@@ -90,6 +91,7 @@ pub(crate) async fn run(options: &NodeOptions, settings: Settings) -> Result<()>
             stats: Arc::new(node_pressure(options)?),
             shutdown: Arc::new(Logind::default()),
             checkpoints: Arc::new(CheckpointFiles::new(options.root_dir.join(CHECKPOINTS))),
+            credentials: Arc::new(node_credentials(options)),
             probes: Arc::new(NetworkProbes::new()),
             clock: Arc::new(SystemClock),
         },
@@ -100,9 +102,48 @@ pub(crate) async fn run(options: &NodeOptions, settings: Settings) -> Result<()>
         "node agent started"
     );
     let kubelet = kubelet.with_sources(expected, lists);
+    if let Some(server) = server {
+        server.serve(kubelet.board(), runtime, shutdown.clone());
+    }
     let work = tokio::spawn(kubelet.run(control, lifecycle, shutdown.clone()));
     until_signal(work, shutdown, wait_for_signal()).await?;
     network.shutdown();
+    Ok(())
+}
+
+fn start_link(
+    options: &NodeOptions,
+    kubeconfig: Kubeconfig,
+) -> Result<(NodeLink, ControlPlaneReceiver)> {
+    NodeLink::start(NodeLinkOptions {
+        node_name: options.node_name(),
+        version: VERSION.to_owned(),
+        kubeconfig,
+    })
+    .with_context(|| format!("cannot use kubeconfig {}", options.kubeconfig.display()))
+}
+
+fn pod_folders(options: &NodeOptions, control_plane: Arc<NodeLink>) -> PodFolders {
+    let folders = Folders {
+        root: options.root_dir.clone(),
+        logs: options.pod_logs_dir.clone(),
+    };
+    PodFolders::new(folders, control_plane)
+}
+
+/// Makes the node's own folder one whose mounts are passed on to containers that ask for it.
+fn share_root(options: &NodeOptions) -> Result<()> {
+    let root = &options.root_dir;
+    std::fs::create_dir_all(root).with_context(|| format!("make {}", root.display()))?;
+    let shared = propagation::share(root);
+    match shared.with_context(|| format!("cannot share the mounts below {}", root.display()))? {
+        Sharing::Already => {}
+        Sharing::Made => tracing::info!(root = %root.display(), "mounts below it are passed on"),
+        Sharing::Busy => tracing::warn!(
+            root = %root.display(),
+            "mounts below it are not passed on before the next start without pods' volumes"
+        ),
+    }
     Ok(())
 }
 
@@ -141,6 +182,10 @@ fn pod_settings(options: &NodeOptions, pods: PodSettings) -> PodSettings {
     }
 }
 
+fn node_credentials(options: &NodeOptions) -> CredentialFiles {
+    CredentialFiles::new(&options.root_dir, std::env::home_dir().as_deref())
+}
+
 fn node_pressure(options: &NodeOptions) -> Result<NodePressure> {
     Ok(NodePressure::new(Places {
         root: options.root_dir.clone(),
@@ -151,14 +196,11 @@ fn node_pressure(options: &NodeOptions) -> Result<NodePressure> {
 
 fn start_pleg(
     options: &NodeOptions,
-    runtime: Arc<dyn Runtime>,
+    runtime: Arc<dyn RuntimeEvents>,
 ) -> (PlegHandle, swiftlet_model::lifecycle::LifecycleReceiver) {
     let pleg = PlegOptions {
         relist_interval: Duration::from_secs(options.relist_interval_s.max(1)),
-        bpf: match options.bpf {
-            BpfChoice::Auto => Bpf::Auto,
-            BpfChoice::Off => Bpf::Off,
-        },
+        only: options.events.source(),
         ..PlegOptions::default()
     };
     Pleg::start(pleg, runtime)

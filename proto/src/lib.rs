@@ -2,9 +2,14 @@
 #![forbid(unsafe_code)]
 
 pub mod amounts;
+pub mod claim;
+pub mod log_options;
 pub mod pod;
+pub mod qos;
 pub mod quantity;
+pub mod relay;
 pub mod selector;
+pub mod upgrade;
 
 /// NodeLink, generated from `proto/swiftlet/v1/node_link.proto`.
 #[expect(

@@ -2,17 +2,18 @@
 //! left alone.
 
 mod remains;
+mod runtime;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::process::{Process, wait_for};
-use crate::programs;
+
+pub use self::runtime::{Runtime, ctr};
 
 /// How long the daemon may take to serve its socket.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -32,6 +33,7 @@ pub struct ContainerdOptions {
 #[derive(Debug)]
 pub struct Containerd {
     dir: PathBuf,
+    runtime: Runtime,
     daemon: Option<Process>,
     keep: bool,
 }
@@ -41,9 +43,12 @@ impl Containerd {
     pub fn start(stack: &Path, options: &ContainerdOptions) -> Result<Self> {
         let dir = stack.join("containerd");
         std::fs::create_dir_all(&dir)?;
-        std::fs::write(dir.join("config.toml"), configuration(&dir, options))?;
+        let runtime = Runtime::of_environment()?;
+        let configuration = runtime.configuration(&dir, options);
+        std::fs::write(dir.join("config.toml"), configuration)?;
         let mut containerd = Self {
             dir,
+            runtime,
             daemon: None,
             keep: false,
         };
@@ -55,8 +60,10 @@ impl Containerd {
     pub fn find(stack: &Path) -> Option<Self> {
         let dir = stack.join("containerd");
         let daemon = Process::find(&dir, "containerd")?;
+        let runtime = Runtime::of_environment().ok()?;
         Some(Self {
             dir,
+            runtime,
             daemon: Some(daemon),
             keep: false,
         })
@@ -69,9 +76,7 @@ impl Containerd {
 
     /// Starts the daemon with the configuration that is there; shims that live on are found again.
     pub fn restart(&mut self) -> Result<()> {
-        let program = programs::on_path("containerd")
-            .context("containerd is not installed: apt-get install containerd")?;
-        let mut command = Command::new(program);
+        let mut command = self.runtime.daemon();
         command.arg("--config").arg(self.dir.join("config.toml"));
         let daemon = Process::start(&self.dir, "containerd", &mut command)?;
         let socket = self.dir.join("containerd.sock");
@@ -81,8 +86,7 @@ impl Containerd {
                 let last = log.lines().last().unwrap_or_default().to_owned();
                 return Some(Err(anyhow::anyhow!("containerd ended: {last}")));
             }
-            let mut ctr = Command::new("ctr");
-            let answer = ctr.arg("--address").arg(&socket).arg("version").output();
+            let answer = self.runtime.ask(&socket).output();
             answer
                 .is_ok_and(|answer| answer.status.success())
                 .then_some(Ok(()))
@@ -177,85 +181,4 @@ fn is_shim(pid: i32, socket: &str) -> bool {
         && words
             .windows(2)
             .any(|pair| pair[0] == "-address" && pair[1] == socket)
-}
-
-/// Version 2 of the file is what 1.6 and 1.7 read, and 2.x converts.
-fn configuration(dir: &Path, options: &ContainerdOptions) -> String {
-    let dir = dir.display();
-    let ContainerdOptions {
-        pause_image,
-        cni_conf_dir,
-        cni_bin_dir,
-    } = options;
-    format!(
-        r#"version = 2
-root = "{dir}/root"
-state = "{dir}/state"
-oom_score = 0
-
-[grpc]
-  address = "{dir}/containerd.sock"
-
-[ttrpc]
-  address = "{dir}/containerd.sock.ttrpc"
-
-[plugins."io.containerd.internal.v1.opt"]
-  path = "{dir}/opt"
-
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{pause_image}"
-  # Without CAP_SYS_RESOURCE runc fails to lower a score. Where it is there this changes nothing
-  # for pods that ask for no less than containerd's own score.
-  restrict_oom_score_adj = {restrict}
-  disable_apparmor = {no_apparmor}
-  stream_server_address = "127.0.0.1"
-  stream_server_port = "0"
-  netns_mounts_under_state_dir = true
-
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{bin}"
-    conf_dir = "{conf}"
-
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-    default_runtime_name = "runc"
-
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-      SystemdCgroup = false
-"#,
-        restrict = !may_lower_oom_score(),
-        no_apparmor = !Path::new("/sys/kernel/security/apparmor/profiles").exists(),
-        bin = cni_bin_dir.display(),
-        conf = cni_conf_dir.display(),
-    )
-}
-
-/// `CAP_SYS_RESOURCE` is bit 24 of the effective set.
-fn may_lower_oom_score() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let mask = mask
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0);
-    mask & (1 << 24) != 0
-}
-
-/// Runs `ctr` in Kubernetes' namespace.
-pub fn ctr(socket: &Path, arguments: &[&std::ffi::OsStr]) -> Result<String> {
-    let mut command = Command::new("ctr");
-    command
-        .arg("--address")
-        .arg(socket)
-        .args(["--namespace", "k8s.io"])
-        .args(arguments);
-    let output = command.output().context("ctr is not installed")?;
-    if !output.status.success() {
-        bail!(
-            "ctr {arguments:?}: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -2,7 +2,6 @@
 //! Source: the image specification v1.2 of Moby (`manifest.json`, one configuration, layers as
 //! tars).
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use crate::containerd::ctr;
+use crate::containerd::{Runtime, ctr};
 use crate::process::wait_for;
 
 /// The static busybox of Debian's package busybox-static.
@@ -81,12 +80,13 @@ pub fn pause_archive(folder: &Path, name: &str) -> Result<Archive> {
 
 /// Loads archives into a containerd.
 pub fn import(socket: &Path, archives: &[Archive]) -> Result<()> {
+    let arguments = Runtime::of_environment()?.import_arguments();
     for archive in archives {
-        let words = ["images", "import"].map(OsStr::new);
-        ctr(socket, &[&words[..], &[archive.path.as_os_str()]].concat())?;
+        let mut words = arguments.clone();
+        words.push(archive.path.clone().into_os_string());
+        ctr(socket, &words)?;
         if archive.is_pinned {
-            let label = ["images", "label", &archive.name, PINNED_LABEL];
-            ctr(socket, &label.map(OsStr::new))?;
+            ctr(socket, &["images", "label", &archive.name, PINNED_LABEL])?;
         }
     }
     for Archive { name, .. } in archives {
@@ -99,8 +99,7 @@ pub fn import(socket: &Path, archives: &[Archive]) -> Result<()> {
 
 fn is_noticed(socket: &Path, name: &str) -> Option<()> {
     let filter = format!("name=={name}");
-    let words = ["images", "list", filter.as_str()].map(OsStr::new);
-    let listing = ctr(socket, &words).ok()?;
+    let listing = ctr(socket, &["images", "list", filter.as_str()]).ok()?;
     listing.contains(CRI_LABEL).then_some(())
 }
 

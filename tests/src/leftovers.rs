@@ -1,8 +1,13 @@
 //! What a stack may have left on the machine.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
+
+use anyhow::Result;
+
+use crate::containerd::ctr;
 
 /// A picture of everything that a stack makes outside of its own folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,6 +56,37 @@ impl Machine {
         };
         kinds.into_iter().flat_map(added).collect()
     }
+}
+
+/// Addresses that a stack's networks still hold: a file each, in host-local's format, whose name is
+/// the address (with `_` for `:` where the file system asks for it).
+pub fn addresses_held(dir: &Path) -> BTreeSet<String> {
+    let networks = std::fs::read_dir(dir.join("run/networks"));
+    let networks = networks.into_iter().flatten().flatten();
+    let files =
+        networks.flat_map(|network| std::fs::read_dir(network.path()).into_iter().flatten());
+    let names = files
+        .flatten()
+        .map(|file| file.file_name().to_string_lossy().replace('_', ":"));
+    names
+        .filter(|name| name.parse::<IpAddr>().is_ok())
+        .collect()
+}
+
+/// What a runtime still holds of its pods: containers, tasks, and layers that were written to.
+pub fn runtime_objects(socket: &Path) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    for (kind, words) in [
+        ("container", ["containers", "list", "--quiet"]),
+        ("task", ["tasks", "list", "--quiet"]),
+    ] {
+        let listing = ctr(socket, &words)?;
+        found.extend(listing.lines().map(|line| format!("{kind} {line}")));
+    }
+    let snapshots = ctr(socket, &["snapshots", "list"])?;
+    let active = snapshots.lines().filter(|line| line.contains("Active"));
+    found.extend(active.map(|line| format!("snapshot {line}")));
+    Ok(found)
 }
 
 fn names_in(folder: &str) -> BTreeSet<String> {

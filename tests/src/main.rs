@@ -53,9 +53,15 @@ struct Arguments {
     /// Most pods on the node.
     #[arg(long, default_value_t = 110)]
     max_pods: u32,
-    /// auto, or off for lifecycle events by relist alone.
+    /// What tells of starts and ends of containers: auto, bpf, runtime, pidfd or relist.
     #[arg(long, default_value = "auto")]
-    bpf: String,
+    events: String,
+    /// What control plane and node log, as `RUST_LOG` says it.
+    #[arg(long, default_value = "info")]
+    log: String,
+    /// An argument for the node; may be given again.
+    #[arg(long = "node-argument", allow_hyphen_values = true)]
+    for_node: Vec<String>,
 }
 
 impl Arguments {
@@ -65,7 +71,9 @@ impl Arguments {
         options.pause_image = self.pause_image;
         options.busybox_image = self.busybox_image;
         options.max_pods = self.max_pods;
-        options.bpf = self.bpf;
+        options.events = self.events;
+        options.log = self.log;
+        options.node_arguments = self.for_node;
         options
     }
 }

@@ -56,8 +56,8 @@ pub struct StackOptions {
     pub cgroup_root: String,
     /// Most pods.
     pub max_pods: u32,
-    /// `auto` or `off`.
-    pub bpf: String,
+    /// What tells of starts and ends of containers: `auto`, or one of the node's sources.
+    pub events: String,
     /// Name of the pause image.
     pub pause_image: String,
     /// Name of the busybox image.
@@ -79,7 +79,7 @@ impl StackOptions {
             bridge: "swift".to_owned(),
             cgroup_root: "kubepods".to_owned(),
             max_pods: 110,
-            bpf: "auto".to_owned(),
+            events: "auto".to_owned(),
             pause_image: "registry.local/pause:3.9".to_owned(),
             busybox_image: "registry.local/busybox:1.35".to_owned(),
             node_arguments: Vec::new(),
@@ -220,6 +220,14 @@ impl Stack {
     /// Kills the node agent as a crash would.
     pub fn kill_node(&mut self) -> Result<()> {
         self.node.take().context("the node does not run")?.kill()
+    }
+
+    /// Stops the node agent, and starts it with other options.
+    pub fn restart_node_with(&mut self, change: impl FnOnce(&mut StackOptions)) -> Result<()> {
+        self.node.take().context("the node does not run")?.stop()?;
+        change(&mut self.options);
+        self.start_node()?;
+        self.wait_for_node()
     }
 
     /// Kills the control plane as a crash would, and starts it again.
@@ -381,7 +389,9 @@ impl Stack {
         command.args(["--hostname-override", node_name, "--pod-cidr", pod_cidr]);
         command.args(["--bridge", bridge, "--cgroup-root", cgroup_root]);
         command.args(["--max-pods", &self.options.max_pods.to_string()]);
-        command.args(["--bpf", &self.options.bpf]);
+        command.args(["--events", &self.options.events]);
+        // Any that is free: the machine's own node may have the usual one.
+        command.arg("--port=0");
         let is_config = |argument: &String| argument.starts_with("--config");
         if !self.options.node_arguments.iter().any(is_config) {
             let path = dir.join("node.yaml");

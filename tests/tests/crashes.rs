@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use swiftlet_tests::demo::timeline::Watch;
 use swiftlet_tests::kubectl::Kubectl;
-use swiftlet_tests::leftovers::Machine;
+use swiftlet_tests::leftovers::{Machine, addresses_held};
 use swiftlet_tests::pods::{LIMIT, containers, manifest, wait_gone, wait_ready};
 use swiftlet_tests::process::wait_for;
 use swiftlet_tests::stack::{Stack, StackOptions};
@@ -125,11 +125,8 @@ fn crashes_in_the_middle_of_starts_lose_no_pod_and_leave_nothing() -> Result<()>
         kubectl.run(&["delete", "pods", "--all", "--wait=false"])?;
         wait_gone(&kubectl).with_context(|| format!("round {round}"))?;
     }
-    let networks = options.dir.join("run/networks/swiftlet");
-    let addresses = || std::fs::read_dir(&networks).into_iter().flatten().flatten();
     wait_for("all addresses free", LIMIT, || {
-        let held = addresses().filter(|file| file.file_name().to_string_lossy().starts_with("10."));
-        (held.count() == 0).then_some(())
+        addresses_held(&options.dir).is_empty().then_some(())
     })?;
     stack.remove()?;
     let left = look().since(&before);

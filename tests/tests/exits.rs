@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use swiftlet_tests::leftovers::Machine;
+use swiftlet_tests::leftovers::{Machine, addresses_held, runtime_objects};
 use swiftlet_tests::pods::{LIMIT, manifest, wait_gone, wait_ready};
 use swiftlet_tests::process::{Process, wait_for};
 use swiftlet_tests::stack::{Stack, StackOptions};
@@ -15,33 +15,41 @@ const WARM_UP: usize = 40;
 /// How much a process may have grown between the two moments, in KiB: noise of the allocator.
 const GROWTH_KIB_MAX: u64 = 4096;
 
-fn stack(bpf: &str) -> Result<(tempfile::TempDir, Stack)> {
+fn stack(events: &str) -> Result<(tempfile::TempDir, Stack)> {
     let folder = tempfile::Builder::new().prefix("swl").tempdir()?;
     let mut options = StackOptions::new(&folder.path().join("s"));
-    bpf.clone_into(&mut options.bpf);
+    events.clone_into(&mut options.events);
     Ok((folder, Stack::start(options)?))
 }
 
 #[test]
 fn every_exit_code_reaches_the_api_as_it_was() -> Result<()> {
-    for bpf in ["auto", "off"] {
-        let (_folder, stack) = stack(bpf)?;
-        exit_codes(&stack).with_context(|| format!("--bpf={bpf}"))?;
+    for events in ["auto", "runtime", "pidfd", "relist"] {
+        let (_folder, stack) = stack(events)?;
+        exit_codes(&stack).with_context(|| format!("--events={events}"))?;
         let node = stack
             .kubectl()?
             .json(&["get", "node", &stack.options().node_name])?;
         let conditions = node["status"]["conditions"]
             .as_array()
             .context("conditions")?;
-        let events = conditions
+        let told = conditions
             .iter()
             .find(|one| one["type"] == "LifecycleEventsFromKernel");
-        let expected = if bpf == "auto" { "True" } else { "False" };
-        assert_eq!(
-            events.context("the condition")?["status"],
-            expected,
-            "{node}"
-        );
+        let told = told.context("the condition")?;
+        let kernel = if events == "auto" { "True" } else { "False" };
+        assert_eq!(told["status"], kernel, "{node}");
+        let runtime = node["status"]["nodeInfo"]["containerRuntimeVersion"].as_str();
+        // Its first version with a stream of events is 1.7.
+        let mute = runtime.is_some_and(|version| version.starts_with("containerd://1.6"));
+        let source = match events {
+            "auto" => "reported by the kernel",
+            "runtime" if !mute => "told by the runtime's event stream",
+            "pidfd" => "told by pidfds",
+            _ => "told by a relist each second",
+        };
+        let message = told["message"].as_str().unwrap_or_default();
+        assert!(message.contains(source), "{message}");
     }
     Ok(())
 }
@@ -125,29 +133,10 @@ fn a_hundred_cycles_leave_nothing_and_grow_nothing() -> Result<()> {
         look().since(&before).is_empty().then_some(())
     })
     .with_context(|| format!("left: {:?}", look().since(&before)))?;
-    let files = std::fs::read_dir(options.dir.join("run/networks"))?.flatten();
-    let leases = files
-        .flat_map(|network| std::fs::read_dir(network.path()).into_iter().flatten())
-        .flatten()
-        .filter(|file| file.file_name().to_string_lossy().starts_with("10."))
-        .count();
-    assert_eq!(leases, 0, "address files");
-    for objects in [
-        ["containers", "list", "-q"],
-        ["snapshots", "list", ""],
-        ["tasks", "list", "-q"],
-    ] {
-        let words = objects
-            .iter()
-            .filter(|word| !word.is_empty())
-            .map(std::ffi::OsStr::new);
-        let words: Vec<_> = words.collect();
-        let listing = swiftlet_tests::containerd::ctr(&stack.runtime_socket(), &words)?;
-        let active = listing
-            .lines()
-            .filter(|line| objects[0] != "snapshots" || line.contains("Active"));
-        assert_eq!(active.count(), 0, "{listing}");
-    }
+    let addresses = addresses_held(&options.dir);
+    assert!(addresses.is_empty(), "{addresses:?}");
+    let objects = runtime_objects(&stack.runtime_socket())?;
+    assert!(objects.is_empty(), "{objects:?}");
     let end = memory(&stack)?;
     println!(
         "control {} -> {} KiB, node {} -> {} KiB",

@@ -194,6 +194,16 @@ fn a_guarded_registry_serves_pods_with_the_right_pull_secret() -> Result<()> {
     // The Secret comes: the pod does not wait for the end of its back-off.
     give_secret(&kubectl, "missing", &registry.host(), PASSWORD)?;
     wait_for_ready(&kubectl, "missing")?;
+    // The node itself has credentials now: of all pods, after their own.
+    let entry = json!({"username": USER, "password": PASSWORD});
+    let config = json!({"auths": {registry.host(): entry}});
+    let file = place.stack.options().dir.join("node/config.json");
+    std::fs::write(file, config.to_string())?;
+    let unknown = [("bare", &[][..]), ("also-wrong", &["wrong"])];
+    for (name, secrets) in unknown {
+        kubectl.apply(&manifest(name, &image, "Always", secrets).to_string())?;
+        wait_for_ready(&kubectl, name)?;
+    }
     let log = std::fs::read_to_string(place.stack.node_log())?;
     assert!(
         !log.contains(PASSWORD) && !log.contains("guessed"),

@@ -66,6 +66,10 @@ fn a_pod_gets_what_it_asked_for_and_no_more() -> Result<()> {
     kubectl.apply(&pod("eats", image, eats, small, ""))?;
     let fills = "head -c 4194304 /dev/zero > /data/file; sync; sleep 3600";
     kubectl.apply(&pod("fills", image, fills, "{}", ""))?;
+    // Its own root counts as well as its volumes.
+    let writes = "head -c 4194304 /dev/zero > /tmp/file; sync; sleep 3600";
+    let disk = "{limits: {ephemeral-storage: 2Mi}}";
+    kubectl.apply(&pod("writes", image, writes, disk, ""))?;
     limits_on_disk(&stack, &kubectl)?;
     resized(&stack, &kubectl)?;
     let eaten = wait_phase(&kubectl, "eats", "Failed")?;
@@ -80,6 +84,11 @@ fn a_pod_gets_what_it_asked_for_and_no_more() -> Result<()> {
     assert_eq!(
         full["status"]["message"],
         "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". "
+    );
+    let layer = wait_phase(&kubectl, "writes", "Failed")?;
+    assert_eq!(
+        layer["status"]["message"],
+        "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "
     );
     let conditions = full["status"]["conditions"].as_array().context("a list")?;
     let target = conditions

@@ -11,7 +11,7 @@ const FILE_LINES_MAX: usize = 500;
 const COLUMNS_MAX: usize = 100;
 
 /// Row of each crate; a crate uses lower rows only (docs/ARCHITECTURE.md).
-const ROWS: [(&str, u8); 24] = [
+const ROWS: [(&str, u8); 25] = [
     ("swiftlet-proto", 0),
     ("swiftlet-ebpf-abi", 0),
     ("swiftlet-sys", 0),
@@ -26,6 +26,7 @@ const ROWS: [(&str, u8); 24] = [
     ("swiftlet-source", 2),
     ("swiftlet-cgroup", 2),
     ("swiftlet-pressure", 2),
+    ("swiftlet-server", 2),
     ("swiftlet-kubelet", 2),
     ("swiftlet-store", 2),
     ("swiftlet-api", 2),

@@ -294,3 +294,57 @@ fn changes(kubectl: &Kubectl, seen: &Seen) -> Result<()> {
     assert_eq!(seen.read("one")?.trim(), "first");
     Ok(())
 }
+
+/// A folder of the pod's own, in which one container mounts something and another one sees it.
+fn shared_mounts(image: &str) -> serde_json::Value {
+    let mounts = "mkdir -p /data/inner && mount -t tmpfs none /data/inner && \
+                  echo shared > /data/inner/word; sleep 3600";
+    let looks = "until cat /data/inner/word; do sleep 0.1; done; sleep 3600";
+    let mount = |propagation: &str| json!([{"name": "data", "mountPath": "/data", "mountPropagation": propagation}]);
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shares"}, "spec": {
+        "terminationGracePeriodSeconds": 1,
+        "containers": [
+            {"name": "mounts", "image": image, "command": ["sh", "-c", mounts],
+                "securityContext": {"privileged": true}, "volumeMounts": mount("Bidirectional")},
+            {"name": "looks", "image": image, "command": ["sh", "-c", looks],
+                "readinessProbe": {"exec": {"command": ["test", "-e", "/data/inner/word"]},
+                    "periodSeconds": 1},
+                "volumeMounts": mount("HostToContainer")},
+        ],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+    }})
+}
+
+#[test]
+fn what_one_container_mounts_in_a_volume_another_one_sees_and_nothing_of_it_stays() -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("swl").tempdir()?;
+    let dir = folder.path().join("s");
+    let nothing = Machine::look(&dir, "kubepods");
+    let mut stack = Stack::start(StackOptions::new(&dir))?;
+    let kubectl = stack.kubectl()?;
+    let options = stack.options().clone();
+    kubectl.apply(&shared_mounts(&options.busybox_image).to_string())?;
+    wait_ready(&kubectl, 1).with_context(|| why(&kubectl, &options.dir))?;
+    // A new start of the agent finds the folder as it is.
+    let root = || -> Result<usize> {
+        let table = std::fs::read_to_string("/proc/self/mounts")?;
+        let node = format!(" {} ", options.dir.join("node").display());
+        Ok(table.lines().filter(|line| line.contains(&node)).count())
+    };
+    let before = root()?;
+    stack.kill_node()?;
+    stack.start_node()?;
+    wait_ready(&kubectl, 1)?;
+    assert_eq!(root()?, before);
+    assert!(before <= 1, "{before} mounts at one place");
+    kubectl.run(&["delete", "pods", "--all", "--wait=false"])?;
+    wait_gone(&kubectl)?;
+    stack.remove()?;
+    let left = Machine::look(&dir, &options.cgroup_root).since(&nothing);
+    let mounts: Vec<_> = left
+        .iter()
+        .filter(|line| line.starts_with("mount "))
+        .collect();
+    assert!(mounts.is_empty(), "{mounts:?}");
+    Ok(())
+}

@@ -64,6 +64,9 @@ pub mod resources {
     /// `authorization.k8s.io/v1/selfsubjectaccessreviews`: answered, not stored.
     pub const SELF_SUBJECT_ACCESS_REVIEWS: ResourceName =
         of_group("authorization.k8s.io", "selfsubjectaccessreviews");
+    /// `authorization.k8s.io/v1/subjectaccessreviews`: answered, not stored.
+    pub const SUBJECT_ACCESS_REVIEWS: ResourceName =
+        of_group("authorization.k8s.io", "subjectaccessreviews");
     /// `v1/services`.
     pub const SERVICES: ResourceName = core("services");
     /// `v1/persistentvolumes`.

@@ -8,6 +8,7 @@ use crate::filter::{
 use crate::framework::{Bind, Filter, PostFilter, PreBind, PreFilter, PreScore, Reserve, Score};
 use crate::score::{LeastAllocated, PreferNoSchedule};
 use crate::volumes::VolumeStores;
+use crate::volumes::reservations::Reservations;
 
 /// Weight of taints among the scores (Kubernetes' default profile).
 const TAINT_TOLERATION_WEIGHT: i64 = 3;
@@ -38,11 +39,14 @@ impl Profile {
     /// The default plugins, and the one that knows the volumes.
     pub(crate) fn with_volumes(stores: VolumeStores) -> Self {
         let mut profile = Self::default();
-        let stores_too = stores.clone();
-        profile
-            .pre_filter
-            .push(Box::new(VolumeBinding { stores: stores_too }));
-        profile.filter.push(Box::new(VolumeBinding { stores }));
+        let plugin = VolumeBinding {
+            stores,
+            reservations: Reservations::default(),
+        };
+        profile.pre_filter.push(Box::new(plugin.clone()));
+        profile.filter.push(Box::new(plugin.clone()));
+        profile.reserve.push(Box::new(plugin.clone()));
+        profile.pre_bind.push(Box::new(plugin));
         profile
     }
 }

@@ -29,7 +29,7 @@ const BINDINGS_MAX: usize = 512;
 pub async fn run(api: Arc<dyn Api>, shutdown: CancellationToken) {
     let mut nodes = Informer::<Node>::new(Arc::clone(&api), Vec::new());
     let mut pods = Informer::<Pod>::new(Arc::clone(&api), Vec::new());
-    let (volume_stores, volume_changes) = volumes::follow(&api, &shutdown);
+    let (volume_stores, volume_changes) = volumes::follow(&api, nodes.store(), &shutdown);
     let mut scheduler = Scheduler {
         client: Client::new(Arc::clone(&api)),
         profile: Arc::new(Profile::with_volumes(volume_stores.clone())),

@@ -1,8 +1,10 @@
 //! What is known of claims, volumes and their classes.
 
+pub(crate) mod reservations;
+
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use swiftlet_client::api::Api;
 use swiftlet_client::informer::{ChangeReceiver, Informer};
@@ -15,6 +17,8 @@ pub(crate) struct VolumeStores {
     pub(crate) claims: Store<PersistentVolumeClaim>,
     pub(crate) volumes: Store<PersistentVolume>,
     pub(crate) classes: Store<StorageClass>,
+    /// For their labels, once one of them is chosen.
+    pub(crate) nodes: Store<Node>,
 }
 
 impl VolumeStores {
@@ -48,6 +52,7 @@ impl VolumeChanges {
 /// Begins to follow them.
 pub(crate) fn follow(
     api: &Arc<dyn Api>,
+    nodes: Store<Node>,
     shutdown: &CancellationToken,
 ) -> (VolumeStores, VolumeChanges) {
     let mut claims = Informer::new(Arc::clone(api), Vec::new());
@@ -57,6 +62,7 @@ pub(crate) fn follow(
         claims: claims.store(),
         volumes: volumes.store(),
         classes: classes.store(),
+        nodes,
     };
     let changes = VolumeChanges {
         claims: claims.subscribe(),

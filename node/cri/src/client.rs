@@ -9,11 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper_util::rt::TokioIo;
 use k8s_cri::v1::image_service_client::ImageServiceClient;
 use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
 use swiftlet_model::runtime::RuntimeError;
+use tokio::net::UnixStream;
+use tonic::codegen::{Service, http::Uri};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Response, Status, TimeoutExpired};
+
+use crate::daemon::Daemon;
 
 /// Limit for a call that only reads: lists, statuses, version. containerd lists 400 pods within a
 /// millisecond; half a minute means that it hangs.
@@ -50,11 +55,15 @@ const NOT_INITIALIZED: &str = "server is not initialized yet";
 /// containerd's words when a runtime shim ended while it was asked: the next try finds it gone.
 const SHIM_GONE: &str = "ttrpc: closed";
 
+/// What calls name as the host: HTTP/2 wants one, and no runtime looks at it.
+const AUTHORITY: &str = "http://localhost";
+
 /// A connection to the runtime. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     socket: Arc<Path>,
     channel: Channel,
+    daemon: Arc<Daemon>,
 }
 
 /// One CRI method with the time that it may take.
@@ -92,16 +101,23 @@ impl Call {
 impl Client {
     /// A client of the runtime at `socket`; connects when first used.
     pub(crate) fn new(socket: PathBuf) -> Self {
-        let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))
-            .expect("a path behind unix:// is never parsed as an URI")
+        let socket: Arc<Path> = socket.into();
+        let daemon = Arc::<Daemon>::default();
+        let endpoint = Endpoint::from_static(AUTHORITY)
             .connect_timeout(CONNECT_LIMIT)
             .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)
             .keep_alive_while_idle(false);
         Self {
-            channel: endpoint.connect_lazy(),
-            socket: socket.into(),
+            channel: endpoint.connect_with_connector_lazy(connector(&socket, &daemon)),
+            socket,
+            daemon,
         }
+    }
+
+    /// Who answers at the socket.
+    pub(crate) fn daemon(&self) -> &Daemon {
+        &self.daemon
     }
 
     /// The runtime's socket.
@@ -144,7 +160,7 @@ impl Client {
     }
 
     /// What a gRPC status means for the caller.
-    fn error(&self, call: Call, status: &Status) -> RuntimeError {
+    pub(crate) fn error(&self, call: Call, status: &Status) -> RuntimeError {
         let unavailable = || RuntimeError::Unavailable {
             socket: self.socket.to_path_buf(),
             cause: causes(status),
@@ -161,6 +177,7 @@ impl Client {
             Code::Unknown if message.contains(NOT_INITIALIZED) => unavailable(),
             Code::Unknown if message.contains(SHIM_GONE) => unavailable(),
             Code::DeadlineExceeded | Code::Cancelled => timeout(call),
+            Code::Unimplemented => RuntimeError::Unsupported { call: name },
             Code::NotFound => RuntimeError::NotFound {
                 call: name,
                 message,
@@ -180,6 +197,24 @@ impl Client {
             },
         }
     }
+}
+
+/// Connects to the socket, and looks who is there before anything is asked.
+fn connector(
+    socket: &Arc<Path>,
+    daemon: &Arc<Daemon>,
+) -> impl Service<Uri, Response = TokioIo<UnixStream>, Error = std::io::Error, Future: Send + 'static>
++ Send
++ 'static {
+    let (socket, daemon) = (Arc::clone(socket), Arc::clone(daemon));
+    tower::service_fn(move |_: Uri| {
+        let (socket, daemon) = (Arc::clone(&socket), Arc::clone(&daemon));
+        async move {
+            let stream = UnixStream::connect(&socket).await?;
+            daemon.met(stream.peer_cred()?.pid());
+            Ok(TokioIo::new(stream))
+        }
+    })
 }
 
 /// Makes "there is no such thing" the success of what removes it.
@@ -248,6 +283,10 @@ mod tests {
             RuntimeError::Timeout { .. }
         ));
         assert!(matches!(
+            error(&Status::unimplemented("unknown method GetContainerEvents")),
+            RuntimeError::Unsupported { .. }
+        ));
+        assert!(matches!(
             error(&Status::unknown("x")),
             RuntimeError::Refused { .. }
         ));
@@ -259,6 +298,32 @@ mod tests {
             "failed to reserve sandbox name \"a_b_c_0\": name \"a_b_c_0\" is reserved for \"1f\"",
         );
         assert!(matches!(error(&status), RuntimeError::AlreadyExists { .. }));
+    }
+
+    #[tokio::test]
+    async fn a_new_daemon_is_noticed_before_it_is_asked_anything() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runtime.sock");
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let client = Client::new(path);
+        // Before, another process was there: number 1 listens on no socket of a test.
+        client.daemon().met(Some(1));
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        client
+            .daemon()
+            .on_other(Box::new(move || tell.send(()).unwrap()));
+        let call = client.send(CALL, (), async |_| {
+            let request = k8s_cri::v1::VersionRequest::default();
+            client.runtime().version(request).await
+        });
+        let (answer, heard) = tokio::join!(call, async {
+            let (stream, _) = listener.accept().await.unwrap();
+            // It hangs up without a word, and was noticed all the same.
+            drop((stream, listener));
+            told.recv().await
+        });
+        assert!(answer.is_err_and(|error| error.is_retryable()));
+        assert_eq!(heard, Some(()));
     }
 
     #[tokio::test]

@@ -196,7 +196,7 @@ pub(crate) async fn status(
         ..ContainerFilter::default()
     };
     let (status, listed) = join(
-        status_in(client, id, &SandboxId::from("")),
+        status_in(client, STATUS, id, &SandboxId::from("")),
         pods::containers(client, Some(filter)),
     )
     .await;
@@ -207,13 +207,16 @@ pub(crate) async fn status(
     Ok(status)
 }
 
+/// The limit of a question about one container.
+const STATUS: Call = Call::read("ContainerStatus");
+
 /// The status of a container whose sandbox is known.
 pub(crate) async fn status_in(
     client: &Client,
+    call: Call,
     id: &ContainerId,
     sandbox: &SandboxId,
 ) -> Result<ContainerStatus, RuntimeError> {
-    let call = Call::read("ContainerStatus");
     let request = ContainerStatusRequest {
         container_id: id.to_string(),
         verbose: false,

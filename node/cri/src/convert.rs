@@ -32,7 +32,7 @@ pub(crate) fn whole_seconds(grace: Duration) -> i64 {
 }
 
 /// CRI's nanoseconds since 1970. An `i64` of them always fits a [`Timestamp`].
-fn timestamp(nanoseconds: i64) -> Timestamp {
+pub(crate) fn timestamp(nanoseconds: i64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(nanoseconds)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! client.rs     one HTTP/2 connection over the runtime's socket, limits, what an error means
+//! daemon.rs     which process answers there
 //! sandbox.rs    RunPodSandbox … PodSandboxStatus
 //! container.rs  CreateContainer … ContainerStatus
 //! pods.rs       both lists, joined by the pod's uid
+//! events.rs     GetContainerEvents, and the first process of a container
 //! image.rs      ImageStatus, ListImages, PullImage, RemoveImage, ImageFsInfo
 //! status.rs     Version, Status
+//! streaming.rs  Exec, Attach, PortForward
 //! convert.rs    pure: the model's words to CRI's and back
 //! ```
 //!
@@ -18,21 +21,25 @@
 mod client;
 mod container;
 mod convert;
+mod daemon;
+mod events;
 mod image;
 mod pods;
 mod sandbox;
 mod status;
+mod streaming;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures::stream::BoxStream;
 use swiftlet_model::BoxFuture;
 use swiftlet_model::clock::Deadline;
 use swiftlet_model::ids::{ContainerId, PodUid, SandboxId};
 use swiftlet_model::runtime::{
-    ContainerConfig, ContainerStatus, ExecOutput, Image, ImageAuth, ImageFilesystem,
-    LinuxResources, Runtime, RuntimeError, RuntimePod, RuntimeStatus, RuntimeVersion,
-    SandboxConfig, SandboxStatus,
+    ContainerConfig, ContainerEvent, ContainerStatus, ExecOutput, FirstProcess, Image, ImageAuth,
+    ImageFilesystem, LinuxResources, ProcessOf, Runtime, RuntimeError, RuntimeEvents, RuntimePod,
+    RuntimeStatus, RuntimeVersion, SandboxConfig, SandboxStatus,
 };
 
 use crate::client::Client;
@@ -58,9 +65,33 @@ impl Cri {
         self.client.socket()
     }
 
+    /// Sets what is done when another process answers at the socket than before: the daemon died,
+    /// and a new one is there. Called before that is asked anything, on the way to it: it must be
+    /// short. The last one that was set counts.
+    pub fn on_other_daemon(&self, hook: impl Fn() + Send + 'static) {
+        self.client.daemon().on_other(Box::new(hook));
+    }
+
     /// The runtime's own configuration as JSON, for `doctor`; `None` if it does not tell.
     pub async fn configuration(&self) -> Result<Option<String>, RuntimeError> {
         status::configuration(&self.client).await
+    }
+}
+
+impl RuntimeEvents for Cri {
+    fn container_events(&self) -> BoxStream<'static, Result<ContainerEvent, RuntimeError>> {
+        events::stream(&self.client)
+    }
+
+    fn first_process<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        of: ProcessOf,
+    ) -> BoxFuture<'a, Result<FirstProcess, RuntimeError>> {
+        match of {
+            ProcessOf::Container => Box::pin(events::container_process(&self.client, id)),
+            ProcessOf::Sandbox => Box::pin(events::sandbox_process(&self.client, id)),
+        }
     }
 }
 

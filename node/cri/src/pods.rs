@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use futures::future::{join, join_all, try_join};
 use k8s_cri::v1::{
@@ -9,11 +10,15 @@ use k8s_cri::v1::{
     PodSandboxFilter,
 };
 use swiftlet_model::ids::{PodKey, PodUid};
-use swiftlet_model::runtime::{RuntimeError, RuntimePod, labels};
+use swiftlet_model::runtime::{ContainerStatus, RuntimeError, RuntimePod, labels};
 
 use crate::client::{Call, Client};
 use crate::convert::status::{container_of_list, pod_of_labels, sandbox_of_list};
 use crate::{container, sandbox};
+
+/// Limit for one container while its pod is looked at. The runtime answers from its memory; one
+/// container that it hangs on must not hide the others.
+const STATUS: Call = Call::within("ContainerStatus", Duration::from_secs(5));
 
 /// One pod with every status. What vanishes between the list and the status is left out.
 pub(crate) async fn one(client: &Client, uid: &PodUid) -> Result<RuntimePod, RuntimeError> {
@@ -40,11 +45,10 @@ pub(crate) async fn one(client: &Client, uid: &PodUid) -> Result<RuntimePod, Run
     let listed: Vec<_> = containers.iter().map(container_of_list).collect();
     let (sandboxes, containers) = join(
         join_all(sandbox_ids.iter().map(|id| sandbox::status(client, id))),
-        join_all(
-            listed
-                .iter()
-                .map(|it| container::status_in(client, &it.id, &it.sandbox)),
-        ),
+        join_all(listed.iter().map(async |it| {
+            let answer = container::status_in(client, STATUS, &it.id, &it.sandbox).await;
+            or_listed(answer, it, uid)
+        })),
     )
     .await;
     Ok(sorted(RuntimePod {
@@ -137,6 +141,23 @@ fn sorted(mut pod: RuntimePod) -> RuntimePod {
     pod
 }
 
+/// A container of which the runtime does not answer is as the list has it: the others of its pod do
+/// not wait for it.
+fn or_listed(
+    answer: Result<ContainerStatus, RuntimeError>,
+    listed: &ContainerStatus,
+    pod: &PodUid,
+) -> Result<ContainerStatus, RuntimeError> {
+    match answer {
+        Err(error @ RuntimeError::Timeout { .. }) => {
+            let container = &listed.id;
+            tracing::warn!(%pod, %container, %error, "degraded: known from the list alone");
+            Ok(listed.clone())
+        }
+        answer => answer,
+    }
+}
+
 fn present<T>(answers: Vec<Result<T, RuntimeError>>) -> Result<Vec<T>, RuntimeError> {
     answers
         .into_iter()
@@ -216,5 +237,26 @@ mod tests {
             ..PodSandbox::default()
         };
         assert!(join_lists(&[foreign], &[]).is_empty());
+    }
+
+    #[test]
+    fn a_container_that_the_runtime_hangs_on_is_as_the_list_has_it() {
+        let listed = container_of_list(&k8s_cri::v1::Container {
+            id: "c1".into(),
+            state: k8s_cri::v1::ContainerState::ContainerRunning.into(),
+            ..k8s_cri::v1::Container::default()
+        });
+        let hangs = Err(RuntimeError::Timeout {
+            call: "ContainerStatus",
+            limit_ms: 5000,
+        });
+        let found = or_listed(hangs, &listed, &PodUid::from("u"));
+        assert_eq!(found.expect("the list's"), listed);
+        let gone = RuntimeError::NotFound {
+            call: "ContainerStatus",
+            message: "c1".into(),
+        };
+        let found = or_listed(Err(gone), &listed, &PodUid::from("u"));
+        assert!(found.is_err_and(|error| error.is_not_found()));
     }
 }

@@ -104,11 +104,12 @@ pub enum Verdict {
     Reject(Rejection),
 }
 
-/// Decides about `pod`, beside the pods in `room`.
-pub fn admit(pod: &Pod, room: &Room, node: &NodeState<'_>) -> Verdict {
+/// Decides about `pod`, beside the pods in `room`. `refused`: what of it is not served
+/// ([`fields::refused`]).
+pub fn admit(pod: &Pod, refused: &[String], room: &Room, node: &NodeState<'_>) -> Verdict {
     let fixed = matches_node(pod, node.name)
         .and_then(|()| safety::check(pod, node.safety))
-        .and_then(|()| serves(pod))
+        .and_then(|()| serves(refused))
         .and_then(|()| bears(pod, node.pressure))
         .and_then(|()| stays(node.shutting_down));
     if let Err(rejection) = fixed {
@@ -143,14 +144,13 @@ fn matches_node(pod: &Pod, node_name: &str) -> Result<(), Rejection> {
     Ok(())
 }
 
-fn serves(pod: &Pod) -> Result<(), Rejection> {
-    let fields = fields::refused(pod);
-    if fields.is_empty() {
+fn serves(refused: &[String]) -> Result<(), Rejection> {
+    if refused.is_empty() {
         return Ok(());
     }
     Err(rejection(
         "UnexpectedAdmissionError",
-        format!("this node does not serve: {}", fields.join(", ")),
+        format!("this node does not serve: {}", refused.join(", ")),
     ))
 }
 

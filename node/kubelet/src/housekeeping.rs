@@ -71,6 +71,10 @@ pub(crate) async fn sweep(shared: Arc<Shared>) -> Sweep {
     sweep
 }
 
+/// Grace period of a pod of which nothing else is known: whatever it had may have passed long ago
+/// (`SyncTerminatingRuntimePod` in `pkg/kubelet/kubelet.go`).
+const ORPHAN_GRACE_S: i64 = 1;
+
 /// The object of a pod of which only the key is known: enough to end it.
 pub(crate) fn stand_in(key: PodKey) -> Arc<Pod> {
     Arc::new(Pod {
@@ -80,7 +84,10 @@ pub(crate) fn stand_in(key: PodKey) -> Arc<Pod> {
             uid: Some(key.uid.to_string()),
             ..ObjectMeta::default()
         },
-        spec: Some(PodSpec::default()),
+        spec: Some(PodSpec {
+            termination_grace_period_seconds: Some(ORPHAN_GRACE_S),
+            ..PodSpec::default()
+        }),
         status: None,
     })
 }

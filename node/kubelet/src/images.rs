@@ -13,6 +13,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use swiftlet_model::clock::Clock;
 use swiftlet_model::control_plane::{ControlPlane, ObjectRef, RefKind};
+use swiftlet_model::credentials::NodeCredentials;
 use swiftlet_model::events::{
     ERR_IMAGE_NEVER_PULL, EventKind, FAILED, FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET, INSPECT_FAILED,
     PULLED, PULLING,
@@ -24,6 +25,7 @@ use crate::images::collector::Collector;
 use crate::images::credentials::Keyring;
 use crate::images::pull::{Pulled, Pulls};
 use crate::images::reference::{Reference, with_default_tag};
+use crate::options::Doors;
 
 pub(crate) mod collector;
 mod credentials;
@@ -72,6 +74,7 @@ impl PullPolicy {
 pub(crate) struct Images {
     runtime: Arc<dyn Runtime>,
     control_plane: Arc<dyn ControlPlane>,
+    node_credentials: Arc<dyn NodeCredentials>,
     clock: Arc<dyn Clock>,
     recorder: Recorder,
     pulls: Pulls,
@@ -91,17 +94,13 @@ struct Wanted<'a> {
 }
 
 impl Images {
-    pub(crate) fn new(
-        runtime: Arc<dyn Runtime>,
-        control_plane: Arc<dyn ControlPlane>,
-        clock: Arc<dyn Clock>,
-        recorder: Recorder,
-        pulls_max: usize,
-    ) -> Self {
+    pub(crate) fn new(doors: &Doors, recorder: Recorder, pulls_max: usize) -> Self {
+        let (runtime, clock) = (Arc::clone(&doors.runtime), Arc::clone(&doors.clock));
         Self {
             pulls: Pulls::new(Arc::clone(&runtime), Arc::clone(&clock), pulls_max),
             runtime,
-            control_plane,
+            control_plane: Arc::clone(&doors.control_plane),
+            node_credentials: Arc::clone(&doors.credentials),
             clock,
             recorder,
             collector: Collector::default(),
@@ -206,8 +205,8 @@ impl Images {
         }
     }
 
-    /// What the pod's pull secrets hold for the image's registry. A Secret that is not there does
-    /// not stop the pull: the image may be for everyone.
+    /// What the pod's pull secrets hold for the image's registry, and then what the node itself has
+    /// for it. A Secret that is not there does not stop the pull: the image may be for everyone.
     async fn credentials(&self, wanted: &Wanted<'_>) -> Vec<ImageAuth> {
         let mut keyring = Keyring::default();
         let mut missing = Vec::new();
@@ -228,7 +227,21 @@ impl Images {
             self.recorder
                 .pod(wanted.pod, None, EventKind::Warning, reason, text);
         }
-        keyring.look_up(&wanted.reference.name())
+        let name = wanted.reference.name();
+        let mut all = keyring.look_up(&name);
+        all.extend(self.node_keyring().await.look_up(&name));
+        all
+    }
+
+    /// The first of the node's files that can be understood.
+    async fn node_keyring(&self) -> Keyring {
+        let mut keyring = Keyring::default();
+        for document in self.node_credentials.documents().await {
+            if keyring.add(&document) {
+                break;
+            }
+        }
+        keyring
     }
 
     fn tell(&self, wanted: &Wanted<'_>, kind: EventKind, reason: &str, text: String) {

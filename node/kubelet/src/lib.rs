@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use swiftlet_model::control_plane::ControlPlaneReceiver;
 use swiftlet_model::lifecycle::LifecycleReceiver;
+use swiftlet_model::pod_board::PodBoard;
 use swiftlet_model::sources::{Source, SourceReceiver};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -99,6 +100,11 @@ impl Kubelet {
         self.inputs.expected = expected;
         self.inputs.sources = lists;
         self
+    }
+
+    /// The pods of this node with their newest statuses.
+    pub fn board(&self) -> Arc<PodBoard> {
+        Arc::clone(&self.shared.board)
     }
 
     /// Works until `shutdown`; running containers go on after that.

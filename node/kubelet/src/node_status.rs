@@ -29,6 +29,8 @@ pub struct NodeFacts {
     pub hostname: String,
     /// Its addresses, the first one primary.
     pub internal_ips: Vec<String>,
+    /// Ranges of its pods' addresses, the first one primary; it registers with them.
+    pub pod_cidrs: Vec<String>,
     /// All that it has.
     pub capacity: Amount,
     /// What pods must leave alone.
@@ -146,11 +148,7 @@ pub fn generate(
             labels: Some(labels(name, facts)),
             ..ObjectMeta::default()
         },
-        // Of the specification, the agent decides the taints of its first registration alone.
-        spec: (!facts.taints.is_empty()).then(|| NodeSpec {
-            taints: Some(facts.taints.clone()),
-            ..NodeSpec::default()
-        }),
+        spec: specification(facts),
         status: Some(NodeStatus {
             addresses: Some(addresses(facts)),
             capacity: Some(resources(&facts.capacity, facts)),
@@ -165,6 +163,19 @@ pub fn generate(
             ..NodeStatus::default()
         }),
     }
+}
+
+/// Of the specification, the agent decides the taints and the ranges of its pods' addresses, and
+/// both at its first registration alone.
+fn specification(facts: &NodeFacts) -> Option<NodeSpec> {
+    let some = |is_empty: bool| (!is_empty).then_some(());
+    let spec = NodeSpec {
+        taints: some(facts.taints.is_empty()).map(|()| facts.taints.clone()),
+        pod_cidr: facts.pod_cidrs.first().cloned(),
+        pod_cidrs: some(facts.pod_cidrs.is_empty()).map(|()| facts.pod_cidrs.clone()),
+        ..NodeSpec::default()
+    };
+    (spec != NodeSpec::default()).then_some(spec)
 }
 
 /// Whether the node says that it is ready.

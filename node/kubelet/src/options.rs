@@ -8,6 +8,7 @@ use swiftlet_model::cgroups::Cgroups;
 use swiftlet_model::checkpoints::Checkpoints;
 use swiftlet_model::clock::Clock;
 use swiftlet_model::control_plane::ControlPlane;
+use swiftlet_model::credentials::NodeCredentials;
 use swiftlet_model::lifecycle::PodTracker;
 use swiftlet_model::logs::ContainerLogs;
 use swiftlet_model::node_stats::NodeStats;
@@ -150,6 +151,8 @@ pub struct Doors {
     pub shutdown: Arc<dyn ShutdownSignals>,
     /// What the node remembers over a restart of the agent.
     pub checkpoints: Arc<dyn Checkpoints>,
+    /// Credentials for registries that the node itself has.
+    pub credentials: Arc<dyn NodeCredentials>,
     /// Requests to what runs in pods.
     pub probes: Arc<dyn Probes>,
     /// Time.

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
-use swiftlet_model::ids::{PodKey, PodUid};
+use swiftlet_model::ids::{ContainerName, PodKey, PodUid};
+use swiftlet_model::pod_board::Place;
 use swiftlet_model::runtime::RuntimePod;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -81,6 +82,8 @@ pub(crate) struct Worker {
     /// When the last pass wants the next one.
     look: Look,
     publisher: Publisher,
+    /// Where the node's server sees the pod.
+    place: Place,
     /// Why the node ends the pod; the first reason stays.
     failure: Option<PodFailure>,
     /// What it is promised, and what it has.
@@ -137,6 +140,7 @@ impl Worker {
             view.queried(nothing, shared.doors.clock.timestamp());
         }
         let publisher = Publisher::new(status, shared.doors.clock.now());
+        let place = Place::new(Arc::clone(&shared.board), key.clone());
         let runtime_back = shared.runtime_back.subscribe();
         let (reclaim, node) = (shared.keeper.dead.orders(), shared.node.clone());
         let resizing = Resizing::new(&shared, &order.pod);
@@ -155,6 +159,7 @@ impl Worker {
             lanes: Lanes::default(),
             look: Look::default(),
             publisher,
+            place,
             failure: None,
             resizing,
             cleaned: Cleaned::default(),
@@ -181,11 +186,7 @@ impl Worker {
     }
 
     fn begin(&mut self) {
-        self.record(
-            TimelinePhase::Received,
-            None,
-            self.shared.doors.clock.timestamp(),
-        );
+        self.reached(TimelinePhase::Received, None);
         let status = self.order.pod.status.as_ref();
         let over = PodPhase::terminal(status.and_then(|status| status.phase.as_deref()));
         if over.is_some() {
@@ -278,12 +279,12 @@ impl Worker {
         }
     }
 
-    fn record(
-        &self,
-        phase: TimelinePhase,
-        container: Option<swiftlet_model::ids::ContainerName>,
-        at: jiff::Timestamp,
-    ) {
+    /// Records a step of this moment.
+    fn reached(&self, phase: TimelinePhase, container: Option<ContainerName>) {
+        self.record(phase, container, self.shared.doors.clock.timestamp());
+    }
+
+    fn record(&self, phase: TimelinePhase, container: Option<ContainerName>, at: jiff::Timestamp) {
         let pod = self.key.clone();
         self.shared.timeline.record(TimelineRecord {
             pod,

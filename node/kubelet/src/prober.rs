@@ -10,7 +10,6 @@
 //! the times that wake the worker. So nothing polls, and no probe waits for another one.
 
 pub(crate) mod check;
-mod quiet;
 pub mod results;
 pub(crate) mod schedule;
 pub(crate) mod thresholds;

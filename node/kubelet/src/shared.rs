@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use swiftlet_model::pod_board::PodBoard;
 use swiftlet_model::runtime::{Runtime, RuntimeError};
 use tokio::sync::{OnceCell, Semaphore, watch};
 
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     /// Logs that are being written, as of the last look at the runtime.
     pub(crate) running_logs: watch::Sender<Arc<Vec<RunningLog>>>,
     pub(crate) gate: Gate,
+    /// What each worker last said of its pod.
+    pub(crate) board: Arc<PodBoard>,
     pub(crate) sandbox_starts: Arc<Semaphore>,
     /// Of those whose last try was not answered in time.
     pub(crate) sandbox_retries: Arc<Semaphore>,
@@ -61,13 +64,7 @@ impl Shared {
             Arc::clone(&doors.clock),
             options.node_name.clone(),
         );
-        let images = Images::new(
-            Arc::clone(&doors.runtime),
-            Arc::clone(&doors.control_plane),
-            Arc::clone(&doors.clock),
-            recorder.clone(),
-            options.limits.image_pulls,
-        );
+        let images = Images::new(&doors, recorder.clone(), options.limits.image_pulls);
         let cpus = {
             let facts = options.node.borrow();
             let reserved = options.resources.reserved(&facts.capacity).cpu_milli;
@@ -87,6 +84,7 @@ impl Shared {
             images,
             running_logs: watch::Sender::default(),
             gate: Gate::new(),
+            board: Arc::default(),
             sandbox_starts: Arc::new(Semaphore::new(options.limits.sandbox_starts.max(1))),
             sandbox_retries: Arc::new(Semaphore::new(SANDBOX_RETRIES_MAX)),
             probes: Semaphore::new(PROBES_IN_FLIGHT_MAX),

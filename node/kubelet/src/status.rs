@@ -1,5 +1,6 @@
 //! What the API shows of a pod: made from what is known (pure), then published.
 
+pub(crate) mod addresses;
 pub mod conditions;
 pub mod containers;
 pub mod failure;

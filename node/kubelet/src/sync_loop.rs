@@ -4,6 +4,7 @@
 mod references;
 mod room;
 mod sources;
+mod vetting;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::pod_worker::queue::{Mailbox, Wish, mailbox};
 use crate::shared::Shared;
 use crate::status::phase::PodPhase;
 use crate::sync_loop::references::References;
+use crate::sync_loop::vetting::{Refusals, Vetted};
 
 /// A worker that has panicked is likely to do so again: it does not do so all the time.
 const PANIC_PAUSE: Duration = Duration::from_secs(1);
@@ -46,7 +48,7 @@ enum Event {
     /// A worker has panicked.
     WorkerLost(Id),
     /// The control plane said something.
-    Config(ControlPlaneEvent),
+    Config(Vetted),
     /// Another source listed its pods.
     Source(SourcePods),
     /// The last known pods are to be used, or to be written.
@@ -99,7 +101,7 @@ pub(crate) struct Inputs {
 /// The loop.
 pub(crate) struct SyncLoop {
     shared: Arc<Shared>,
-    control: ControlPlaneReceiver,
+    control: mpsc::Receiver<Vetted>,
     sources: SourceReceiver,
     failures: mpsc::Receiver<Failure>,
     mirrors: watch::Sender<mirror::View>,
@@ -110,6 +112,7 @@ pub(crate) struct SyncLoop {
     pods: PodManager,
     workers: HashMap<PodUid, Handle>,
     references: References,
+    refusals: Refusals,
     tasks: JoinSet<PodUid>,
     /// Pods of which nothing is left, but whose objects have not gone yet.
     done: HashSet<PodUid>,
@@ -133,7 +136,7 @@ impl SyncLoop {
         let failures = shared.keeper.failures();
         Self {
             shared,
-            control,
+            control: vetting::ahead(control),
             sources: inputs.sources,
             failures,
             mirrors: inputs.mirrors,
@@ -144,6 +147,7 @@ impl SyncLoop {
             pods: PodManager::default(),
             workers: HashMap::new(),
             references: References::default(),
+            refusals: Refusals::default(),
             tasks: JoinSet::new(),
             done: HashSet::new(),
             housekeeping,
@@ -200,7 +204,12 @@ impl SyncLoop {
             Event::WorkerDone(uid) => self.worker_done(&uid),
             Event::WorkerLost(task) => self.worker_lost(task),
             Event::Fail(failure) => self.fail(failure),
-            Event::Config(event) => self.configure(event),
+            Event::Config(Vetted { event, found }) => {
+                let new = found.into_iter();
+                let new = new.filter(|(uid, _)| !self.workers.contains_key(uid));
+                new.for_each(|found| self.refusals.keep(found));
+                self.configure(event);
+            }
             Event::Source(list) => self.take_source(list),
             Event::LastKnown(ripe) => self.last_known(ripe),
             Event::Swept(sweep) => self.swept(sweep),
@@ -276,6 +285,7 @@ impl SyncLoop {
             }
             PodUpdate::Remove(key) => {
                 self.done.remove(&key.uid);
+                self.refusals.forget(&key.uid);
                 if let Some(worker) = self.workers.get(&key.uid) {
                     worker.mailbox.tell(|order| order.wish = Wish::Vanish);
                     // The API has given away what it was promised; who comes next must not be

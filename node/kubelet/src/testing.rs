@@ -2,6 +2,7 @@
 
 pub(crate) mod control_plane;
 mod deadlines;
+mod events;
 mod histories;
 mod journeys;
 mod last_words;

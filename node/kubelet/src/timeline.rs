@@ -9,6 +9,16 @@ use tokio::sync::mpsc;
 pub enum TimelinePhase {
     /// The pod's object arrived.
     Received,
+    /// The pod's cgroup is there: without it there is no sandbox.
+    CgroupReady,
+    /// The runtime was asked for the sandbox.
+    SandboxAsked,
+    /// The volumes are there.
+    VolumesReady,
+    /// A container's image is there.
+    ImageReady,
+    /// What a container is made with was put together before its sandbox was there.
+    Configured,
     /// The sandbox is made, with its network.
     SandboxUp,
     /// The container's program runs, as the kernel says.
@@ -26,6 +36,11 @@ impl TimelinePhase {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Received => "received",
+            Self::CgroupReady => "cgroup_ready",
+            Self::SandboxAsked => "sandbox_asked",
+            Self::VolumesReady => "volumes_ready",
+            Self::ImageReady => "image_ready",
+            Self::Configured => "configured",
             Self::SandboxUp => "sandbox_up",
             Self::ContainerStarted => "container_started",
             Self::StartAnswered => "start_answered",

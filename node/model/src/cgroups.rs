@@ -1,31 +1,10 @@
 //! Pod cgroups as the kubelet sees them.
 
 use futures::future::BoxFuture;
+pub use swiftlet_proto::qos::QosClass;
 
 use crate::ids::PodUid;
 use crate::runtime::LinuxResources;
-
-/// `status.qosClass`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum QosClass {
-    /// Limits equal requests for CPU and memory of all containers.
-    Guaranteed,
-    /// Some request or limit.
-    Burstable,
-    /// Neither requests nor limits.
-    BestEffort,
-}
-
-impl QosClass {
-    /// The word of the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Guaranteed => "Guaranteed",
-            Self::Burstable => "Burstable",
-            Self::BestEffort => "BestEffort",
-        }
-    }
-}
 
 /// Makes and removes pod cgroups, on cgroup v1 and v2. Every method may be repeated.
 pub trait Cgroups: Send + Sync {

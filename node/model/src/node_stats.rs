@@ -54,7 +54,7 @@ impl std::ops::AddAssign for DiskUse {
     }
 }
 
-/// What a pod has written to the node's disk, apart from the layers of its containers.
+/// What a pod has written to the node's disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodDisk {
     /// Volumes that lie on the node's disk (emptyDir, ConfigMap and their like), by name.
@@ -63,16 +63,34 @@ pub struct PodDisk {
     pub logs: BTreeMap<String, DiskUse>,
     /// Files beside them that its containers can write: the table of hosts, the last words.
     pub files: DiskUse,
+    /// What running containers wrote to their own root, by the runtime's id; empty if it was not
+    /// asked for.
+    pub layers: BTreeMap<String, DiskUse>,
 }
 
 impl PodDisk {
     /// All of it.
     pub fn total(&self) -> DiskUse {
-        let mut total = DiskUse::default();
+        let mut total = self.beside_layers();
+        total += self.in_layers();
+        total
+    }
+
+    /// What lies with the node's own files, whatever holds images and layers.
+    pub fn beside_layers(&self) -> DiskUse {
+        let mut total = self.files;
         for one in self.volumes.values().chain(self.logs.values()) {
             total += *one;
         }
-        total += self.files;
+        total
+    }
+
+    /// What lies with the images.
+    pub fn in_layers(&self) -> DiskUse {
+        let mut total = DiskUse::default();
+        for one in self.layers.values() {
+            total += *one;
+        }
         total
     }
 }
@@ -84,6 +102,8 @@ pub struct PodPaths {
     pub pod: PodUid,
     /// The folder of its logs.
     pub logs: PathBuf,
+    /// Whether what its containers wrote to their own root is asked for too.
+    pub layers: bool,
 }
 
 /// Reads what the node has left. Every method may be repeated.
@@ -121,7 +141,7 @@ pub trait NodeStats: Send + Sync {
         pods: &'a [PodUid],
     ) -> BoxFuture<'a, Result<BTreeMap<PodUid, u64>, NodeStatsError>>;
 
-    /// What a pod has written to the disk.
+    /// What a pod has written to the disk: at least so much, if it is too much to be counted.
     fn pod_disk<'a>(&'a self, pod: &'a PodPaths) -> BoxFuture<'a, Result<PodDisk, NodeStatsError>>;
 
     /// Grows each time the kernel says that memory gets scarce: that fewer than `available` bytes

@@ -9,11 +9,13 @@ use crate::clock::Deadline;
 use crate::ids::{ContainerId, PodUid, SandboxId};
 
 mod config;
+mod events;
 mod image;
 pub mod labels;
 mod report;
 
 pub use config::*;
+pub use events::*;
 pub use image::*;
 pub use report::*;
 
@@ -165,6 +167,12 @@ pub enum RuntimeError {
         call: &'static str,
         /// The runtime's words.
         message: String,
+    },
+    /// The runtime has no such method.
+    #[error("{call}: the runtime does not serve it")]
+    Unsupported {
+        /// The CRI method.
+        call: &'static str,
     },
     /// Any other refusal.
     #[error("{call}: {message}")]

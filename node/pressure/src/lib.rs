@@ -3,6 +3,8 @@
 //! ```text
 //! node.rs    /proc/meminfo, pids, statfs: parsing is pure
 //! pods.rs    cgroup files of pods, files below their folders
+//! layers.rs  what containers wrote to their own root
+//! walk.rs    files below a folder, counted within limits
 //! hints.rs   the kernel's word that memory gets scarce: eventfd on v1, PSI on v2
 //! ```
 //!
@@ -10,8 +12,10 @@
 #![forbid(unsafe_code)]
 
 mod hints;
+mod layers;
 mod node;
 mod pods;
+mod walk;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

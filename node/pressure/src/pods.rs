@@ -1,6 +1,6 @@
 //! What single pods use.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 
 use swiftlet_model::ids::PodUid;
 use swiftlet_model::node_stats::{DiskUse, NodeStatsError, PodDisk, PodPaths};
-use swiftlet_sys::beneath;
 use swiftlet_sys::cgroup::Mode;
-use swiftlet_sys::walk::{self, Next};
 
+use crate::layers::upper_folders;
+use crate::walk::{Budget, single, usage};
 use crate::{Places, failed};
 
 /// The classes' folders between the root and the pods; Guaranteed pods lie in the root itself.
 const CLASSES: [&str; 3] = ["", "burstable", "besteffort"];
-/// What `st_blocks` counts. Source: stat(2).
-const BLOCK_BYTES: u64 = 512;
+/// Where the kernel shows processes.
+const PROC: &str = "/proc";
 
 pub(crate) struct PodFolders<'a> {
     places: &'a Places,
@@ -95,34 +95,62 @@ impl<'a> PodFolders<'a> {
         found.ok_or_else(|| failed(controller, &"no such cgroup controller"))
     }
 
+    /// What a pod wrote, the parts that are mostly small first: what is too much to be counted does
+    /// not hide them.
     pub(crate) fn disk(&self, pod: &PodPaths) -> Result<PodDisk, NodeStatsError> {
         let folder = self.places.root.join("pods").join(pod.pod.as_str());
         let mut disk = PodDisk::default();
+        let budget = &mut Budget::of_pod();
+        let logs = subfolders(&pod.logs);
+        for container in logs.map_err(|error| failed(pod.logs.display(), &error))? {
+            disk.logs
+                .insert(file_name(&container), usage(&container, budget));
+        }
+        // The table of hosts and the last words: containers write there as they like.
+        disk.files = single(&folder.join("etc-hosts"));
+        let last_words = subfolders(&folder.join("containers"));
+        for container in last_words.map_err(|error| failed(folder.display(), &error))? {
+            disk.files += usage(&container, budget);
+        }
         let plugins = subfolders(&folder.join("volumes"));
         for plugin in plugins.map_err(|error| failed(folder.display(), &error))? {
             let volumes = subfolders(&plugin);
             for volume in volumes.map_err(|error| failed(plugin.display(), &error))? {
                 // A volume with a file system of its own takes nothing of the node's disk.
                 if is_same_device(&plugin, &volume) {
-                    disk.volumes.insert(file_name(&volume), usage(&volume));
+                    let used = usage(&volume, budget);
+                    disk.volumes.insert(file_name(&volume), used);
                 }
             }
         }
-        // The table of hosts and the last words: containers write there as they like.
-        disk.files = single(&folder.join("etc-hosts"));
-        let last_words = subfolders(&folder.join("containers"));
-        for container in last_words.map_err(|error| failed(folder.display(), &error))? {
-            disk.files += usage(&container);
+        if pod.layers {
+            disk.layers = self.layers(&pod.pod, budget)?;
         }
-        let logs = subfolders(&pod.logs);
-        for container in logs.map_err(|error| failed(pod.logs.display(), &error))? {
-            disk.logs.insert(file_name(&container), usage(&container));
+        if budget.is_spent() {
+            tracing::warn!(pod = %pod.pod, "it wrote too much: only a part is counted");
         }
         Ok(disk)
     }
+
+    fn layers(
+        &self,
+        pod: &PodUid,
+        budget: &mut Budget,
+    ) -> Result<BTreeMap<String, DiskUse>, NodeStatsError> {
+        let root = self.hierarchy("memory")?;
+        let root = root.join(self.places.cgroup_root.trim_matches('/'));
+        let mut all = BTreeMap::new();
+        for class in CLASSES {
+            let folder = root.join(class).join(format!("pod{pod}"));
+            for (id, upper) in upper_folders(&folder, Path::new(PROC)) {
+                all.insert(id, usage(&upper, budget));
+            }
+        }
+        Ok(all)
+    }
 }
 
-fn file_name(path: &Path) -> String {
+pub(crate) fn file_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
@@ -133,7 +161,7 @@ fn is_same_device(one: &Path, other: &Path) -> bool {
 }
 
 /// The folders in a folder; none if it is not there.
-fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
@@ -142,42 +170,6 @@ fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
         .flatten()
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     Ok(folders.map(|entry| entry.path()).collect())
-}
-
-/// Everything below, links not followed, on this device alone, a file with many names once. What
-/// vanishes meanwhile uses nothing.
-pub(crate) fn usage(folder: &Path) -> DiskUse {
-    let mut total = single(folder);
-    let Ok(top) = beneath::find(folder) else {
-        return total;
-    };
-    let device = top.facts.identity.0;
-    let mut seen = HashSet::new();
-    let walked = walk::walk(folder, |step| {
-        let facts = step.facts;
-        let is_counted = !facts.is_folder && facts.names > 1 && !seen.insert(facts.identity);
-        if step.is_end() || facts.identity.0 != device || is_counted {
-            return Ok(Next::Pass);
-        }
-        total += DiskUse {
-            bytes: facts.bytes,
-            inodes: 1,
-        };
-        Ok(Next::Enter)
-    });
-    if let Err(error) = walked {
-        tracing::warn!(folder = %folder.display(), %error, "not all that a pod wrote is counted");
-    }
-    total
-}
-
-/// One file; nothing if there is none.
-fn single(path: &Path) -> DiskUse {
-    let found = fs::symlink_metadata(path).ok();
-    found.map_or_else(DiskUse::default, |file| DiskUse {
-        bytes: file.blocks().saturating_mul(BLOCK_BYTES),
-        inodes: 1,
-    })
 }
 
 fn number(path: &Path) -> io::Result<u64> {
@@ -232,6 +224,7 @@ mod tests {
             .disk(&PodPaths {
                 pod: "u1".into(),
                 logs,
+                layers: false,
             })
             .unwrap();
         let data = disk.volumes["data"];
@@ -261,6 +254,7 @@ mod tests {
         let paths = PodPaths {
             pod: "u1".into(),
             logs: root.path().join("logs"),
+            layers: false,
         };
         let disk = PodFolders::new(&places).disk(&paths);
         for place in &mounts {
@@ -277,27 +271,6 @@ mod tests {
         };
         let gone = PodFolders::new(&places).disk(&gone).unwrap();
         assert!(gone.volumes.is_empty() && gone.logs.is_empty());
-    }
-
-    #[test]
-    fn nothing_is_too_deep_to_be_counted() {
-        let root = tempfile::tempdir().unwrap();
-        let data = root.path().join("data");
-        fs::create_dir(&data).unwrap();
-        let mut top = data.clone();
-        // Each step moves what there is one folder down: the paths stay short.
-        fs::write(top.join("file"), vec![1; 200_000]).unwrap();
-        for _ in 0..2000 {
-            let (new, old) = (root.path().join("new"), root.path().join("old"));
-            fs::create_dir(&new).unwrap();
-            fs::rename(&top, new.join("folder-with-a-name")).unwrap();
-            fs::rename(&new, &old).unwrap();
-            top = old;
-        }
-        let used = usage(&top);
-        assert!(used.bytes >= 200_000, "{used:?}");
-        assert_eq!(used.inodes, 2002);
-        beneath::remove_tree(root.path()).unwrap();
     }
 
     #[test]

@@ -102,6 +102,7 @@ impl Configuration {
             resources: self.resources()?,
             static_pods: self.static_pods(),
             taints: self.taints()?,
+            server_off: self.flag("enableServer") == Some(false),
             fail_swap_on: self.flag("failSwapOn").unwrap_or_default(),
             fail_cgroup_v1: self.flag("failCgroupV1").unwrap_or_default(),
         })
@@ -125,6 +126,28 @@ impl Configuration {
         if let Some(path) = path("staticPodPath", "pod_manifest_path") {
             options.pod_manifest_path = Some(path);
         }
+        if let Some(path) = path("tlsCertFile", "tls_cert_file") {
+            options.tls_cert_file = Some(path);
+        }
+        if let Some(path) = path("tlsPrivateKeyFile", "tls_private_key_file") {
+            options.tls_private_key_file = Some(path);
+        }
+        if let Some(path) = path("authentication.x509.clientCAFile", "client_ca_file") {
+            options.client_ca_file = Some(path);
+        }
+        if let Some(address) = self.text("address")
+            && !is_flag("address")
+        {
+            match address.parse() {
+                Ok(address) => options.address = address,
+                Err(_) => return wrong("address", format!("\"{address}\" is no address")),
+            }
+        }
+        if let Some(port) = self.number("port", 1)?
+            && !is_flag("port")
+        {
+            options.port = port;
+        }
         if let Some(socket) = self.text("containerRuntimeEndpoint")
             && !is_flag("container_runtime_endpoint")
         {
@@ -135,7 +158,7 @@ impl Configuration {
         {
             match cidr.parse() {
                 Ok(cidr) => options.pod_cidr = cidr,
-                Err(_) => return wrong("podCIDR", format!("\"{cidr}\" is no IPv4 range")),
+                Err(error) => return wrong("podCIDR", error),
             }
         }
         if let Some(most) = self.number("maxPods", 1)?

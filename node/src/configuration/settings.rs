@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) static_pods: StaticPods,
     /// `registerWithTaints`.
     pub(crate) taints: Vec<Taint>,
+    /// `enableServer` is false.
+    pub(crate) server_off: bool,
     /// `failSwapOn`, where it is said.
     pub(crate) fail_swap_on: bool,
     /// `failCgroupV1`.

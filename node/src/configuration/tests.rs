@@ -49,14 +49,9 @@ fn the_file_of_kubeadm_is_taken_and_what_has_no_effect_is_named() {
         .into_iter()
         .map(|(path, _)| path)
         .collect();
-    assert_eq!(
-        named,
-        [
-            "authentication.x509.clientCAFile",
-            "cgroupDriver",
-            "rotateCertificates"
-        ]
-    );
+    assert_eq!(named, ["cgroupDriver", "rotateCertificates"]);
+    let authority = options.client_ca_file.expect("an authority for clients");
+    assert_eq!(authority, Path::new("/etc/kubernetes/pki/ca.crt"));
 }
 
 #[test]
@@ -155,8 +150,8 @@ fn what_is_unknown_or_wrong_is_an_error_that_names_the_field() {
         ),
         ("cgroupsPerQOS: false", "cgroupsPerQOS: false is not served"),
         (
-            "podCIDR: fd00::/64",
-            "podCIDR: \"fd00::/64\" is no IPv4 range",
+            "podCIDR: fd00::/640",
+            "podCIDR: \"fd00::/640\" is no range of addresses",
         ),
         (
             "systemReserved: {gpu: '1'}",

@@ -1,11 +1,8 @@
-//! Kernel, capabilities, io_uring and BPF.
-
-use std::path::Path;
+//! Kernel, capabilities and io_uring.
 
 use swiftlet_sys::file_thread::{FileMode, FileThread};
 
 use super::Check;
-use crate::options::BpfChoice;
 
 /// Oldest kernel that is served: BPF ring buffers (5.8) and `CAP_BPF` (5.8), Debian 11's is 5.10.
 const KERNEL_MIN: (u32, u32) = (5, 10);
@@ -117,46 +114,6 @@ fn io_uring() -> Check {
         ),
         Err(error) => Check::missing("io_uring", error.to_string(), "allow more threads"),
     }
-}
-
-/// BTF, tracefs and whether the programs load.
-pub(super) fn examine_bpf(choice: BpfChoice) -> Vec<Check> {
-    if choice == BpfChoice::Off {
-        return vec![Check::warning(
-            "bpf",
-            "switched off (--bpf=off), a relist each second is used",
-            "start with --bpf=auto",
-        )];
-    }
-    let mut checks = vec![tracefs()];
-    for probe in swiftlet_pleg::probe(Path::new(swiftlet_sys::cgroup::MOUNT)) {
-        checks.push(match probe.result {
-            Ok(found) => Check::ok(probe.name, found),
-            Err(error) => Check::warning(
-                probe.name,
-                format!("{error}; a relist each second is used instead"),
-                "needs a kernel with BTF and BPF, CAP_BPF and CAP_PERFMON",
-            ),
-        });
-    }
-    checks
-}
-
-fn tracefs() -> Check {
-    let mounted = [
-        "/sys/kernel/tracing/events",
-        "/sys/kernel/debug/tracing/events",
-    ]
-    .iter()
-    .any(|path| Path::new(path).exists());
-    if mounted {
-        return Check::ok("tracefs", "mounted");
-    }
-    Check::warning(
-        "tracefs",
-        "not mounted; only kernels without BTF tracepoints need it",
-        "mount -t tracefs tracefs /sys/kernel/tracing",
-    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Kernel limits that a dense node runs into.
 
 use super::Check;
+use crate::options::NodeOptions;
 
 /// A limit, how much of it is needed, and what happens below.
 struct Limit {
@@ -55,9 +56,21 @@ fn limits(max_pods: u32) -> [Limit; 6] {
     ]
 }
 
-pub(super) fn examine(max_pods: u32) -> Vec<Check> {
-    limits(max_pods)
-        .iter()
+/// What pods with an address of IPv6 need besides.
+const IPV6_FORWARD: Limit = Limit {
+    name: "ipv6 forwarding",
+    key: "net.ipv6.conf.all.forwarding",
+    needed: 1,
+    otherwise: "pods do not reach by IPv6 what lies outside of the node",
+};
+
+pub(super) fn examine(options: &NodeOptions) -> Vec<Check> {
+    let mut all = Vec::from(limits(options.max_pods));
+    let mut ranges = options.pod_cidr.values().iter();
+    if ranges.any(|range| range.addr().is_ipv6()) {
+        all.push(IPV6_FORWARD);
+    }
+    all.iter()
         .map(|limit| judge(limit, read(limit.key)))
         .collect()
 }

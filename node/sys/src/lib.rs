@@ -14,5 +14,6 @@ pub mod descriptors;
 pub mod file_thread;
 pub mod mount;
 pub mod netns;
+pub mod propagation;
 pub mod ready;
 pub mod walk;

@@ -63,7 +63,7 @@ fn points(table: &[u8]) -> Vec<PathBuf> {
 }
 
 /// Blanks, tabs, line ends and backslashes stand there as three octal digits.
-fn unescape(field: &[u8]) -> OsString {
+pub(crate) fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&first, tail)) = rest.split_first() {

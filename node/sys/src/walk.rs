@@ -74,12 +74,25 @@ struct Level {
 ///
 /// # Errors
 /// Those of `see`, and of folders that cannot be read.
-pub fn walk(root: &Path, mut see: impl FnMut(&Step<'_>) -> io::Result<Next>) -> io::Result<()> {
+pub fn walk(root: &Path, see: impl FnMut(&Step<'_>) -> io::Result<Next>) -> io::Result<()> {
+    walk_some(root, usize::MAX, see)
+}
+
+/// The same, of a folder whose entries nobody has limited: of each folder `names_max` entries are
+/// shown at most, so that a single one takes neither memory nor time without end.
+///
+/// # Errors
+/// As [`walk`].
+pub fn walk_some(
+    root: &Path,
+    names_max: usize,
+    mut see: impl FnMut(&Step<'_>) -> io::Result<Next>,
+) -> io::Result<()> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     // The root itself may be a link: where it leads is its owner's affair.
     let mut here = open(root, flags.difference(OFlag::O_NOFOLLOW), Mode::empty())?;
     let mut levels = Vec::new();
-    if enter(&here, &mut levels, &mut see)? == Next::Stop {
+    if enter(&here, names_max, &mut levels, &mut see)? == Next::Stop {
         return Ok(());
     }
     while let Some(level) = levels.last_mut() {
@@ -96,7 +109,7 @@ pub fn walk(root: &Path, mut see: impl FnMut(&Step<'_>) -> io::Result<Next>) -> 
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => continue,
             Err(error) => return Err(error.into()),
         }
-        if enter(&here, &mut levels, &mut see)? == Next::Stop {
+        if enter(&here, names_max, &mut levels, &mut see)? == Next::Stop {
             return Ok(());
         }
     }
@@ -106,11 +119,12 @@ pub fn walk(root: &Path, mut see: impl FnMut(&Step<'_>) -> io::Result<Next>) -> 
 /// Shows the entries of a folder and keeps those that are to be entered.
 fn enter(
     here: &OwnedFd,
+    names_max: usize,
     levels: &mut Vec<Level>,
     see: &mut impl FnMut(&Step<'_>) -> io::Result<Next>,
 ) -> io::Result<Next> {
     let mut rest = Vec::new();
-    for name in names(here)? {
+    for name in names(here, names_max)? {
         let stat = match fstatat(here, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Err(Errno::ENOENT) => continue,
             stat => stat?,
@@ -139,9 +153,10 @@ fn enter(
 }
 
 /// The names first: a folder that changes while it is read may show names twice, or not.
-fn names(folder: &OwnedFd) -> io::Result<Vec<OsString>> {
+fn names(folder: &OwnedFd, max: usize) -> io::Result<Vec<OsString>> {
     let entries = fs::read_dir(crate::beneath::name_of(folder))?;
     entries
+        .take(max)
         .map(|entry| entry.map(|entry| entry.file_name()))
         .collect()
 }

@@ -17,6 +17,7 @@
 //! downward.rs   the pod of itself: pure      host_path.rs   paths of the node
 //! references.rs who uses which PV            logs.rs        logs of containers
 //! lacking.rs    what waits for an API        known.rs       where logs of pods lie
+//! credential_files.rs                        checkpoint_files.rs
 //! ```
 //!
 //! The folders are kubelet's, so that a node can be moved to or from it. The log folders are made
@@ -34,6 +35,7 @@
 mod atomic;
 mod checkpoint_files;
 mod claim;
+mod credential_files;
 mod downward;
 mod files;
 mod folders;
@@ -66,6 +68,7 @@ use swiftlet_model::ids::PodUid;
 use swiftlet_model::volumes::{SubPath, VolumeError, Volumes};
 
 pub use crate::checkpoint_files::CheckpointFiles;
+pub use crate::credential_files::CredentialFiles;
 pub use crate::folders::Folders;
 use crate::known::Known;
 use crate::lacking::Lacking;

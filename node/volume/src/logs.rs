@@ -87,7 +87,12 @@ fn made_of(log: &Path) -> io::Result<Vec<String>> {
     };
     let beginning = format!("{}.", name.to_string_lossy());
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    let entries = match fs::read_dir(folder) {
+        // The folder may have gone with its pod.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        entries => entries?,
+    };
+    for entry in entries {
         let name = entry?.file_name().into_string();
         found.extend(name.ok().filter(|name| name.starts_with(&beginning)));
     }
@@ -192,6 +197,11 @@ mod tests {
         assert!(rename(&two, &one).is_err());
         assert_eq!(fs::read_to_string(&one).unwrap(), "new");
         assert_eq!(made_of(&one).unwrap(), ["0.log.1"]);
+        let gone = folder.path().join("gone/0.log");
+        assert!(
+            made_of(&gone).unwrap().is_empty(),
+            "nothing is made of what is not there"
+        );
         assert_eq!(size(&one).unwrap(), Some(3));
         assert_eq!(size(&folder.path().join("1.log")).unwrap(), None);
     }

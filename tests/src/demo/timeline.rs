@@ -14,11 +14,16 @@ use serde_json::Value;
 use crate::kubectl::Kubectl;
 
 /// Phases in the order in which a person expects them, with the words to print.
-pub const PHASES: [(&str, &str); 9] = [
+pub const PHASES: [(&str, &str); 14] = [
     ("api_received", "API call"),
     ("stored", "stored"),
     ("scheduled", "scheduled"),
     ("received", "received by the node"),
+    ("cgroup_ready", "cgroup ready"),
+    ("sandbox_asked", "sandbox begun"),
+    ("volumes_ready", "  beside it: volumes ready"),
+    ("image_ready", "  beside it: image ready"),
+    ("configured", "  beside it: container configured"),
     ("network_attached", "network attached"),
     ("sandbox_up", "sandbox up"),
     ("container_started", "container started (kernel)"),

@@ -127,6 +127,11 @@ impl Controller {
     }
 
     async fn find_volume(&self, claim: &PersistentVolumeClaim) -> Result<(), ControllerError> {
+        // The scheduler has chosen, for the node that it gave the pod.
+        let volumes = self.volumes.snapshot();
+        if let Some(volume) = select::held(volumes.iter(), claim) {
+            return self.bind(volume, claim).await;
+        }
         let mut node = None;
         if self.waits_for_consumer(claim) {
             let Some(pod) = self.user(claim) else {
@@ -136,8 +141,8 @@ impl Controller {
             };
             node = self.node_of(&pod);
         }
-        let volumes = self.volumes.snapshot();
-        let Some(volume) = select::select(volumes.iter(), claim, node.as_deref()) else {
+        let place = node.as_deref().map(select::place);
+        let Some(volume) = select::select(volumes.iter(), claim, place) else {
             self.tell_why_unbound(claim);
             return Ok(());
         };

@@ -155,3 +155,31 @@ async fn a_claim_of_a_class_that_waits_is_bound_when_a_pod_needs_it() {
     sleep(5).await;
     assert_eq!(phase_of_claim(&cluster, "c").await, "Bound");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_the_scheduler_reserved_is_bound_though_a_smaller_one_would_do() {
+    let cluster = Cluster::start();
+    let class: StorageClass = cluster
+        .create(json!({
+            "metadata": { "name": "manual" },
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }))
+        .await;
+    assert_eq!(class.name(), "manual");
+    volume(&cluster, "a").await;
+    let mut chosen = volume(&cluster, "b").await;
+    let made = claim(&cluster, "c").await;
+    sleep(5).await;
+    // No pod is on a node yet: the scheduler writes this before it binds the pod.
+    let reference = json!({ "namespace": "default", "name": "c", "uid": made.uid() });
+    chosen = cluster.client.get("", chosen.name()).await.unwrap();
+    let spec = chosen.spec.get_or_insert_default();
+    spec.claim_ref = serde_json::from_value(reference).unwrap();
+    cluster.client.update(&chosen).await.unwrap();
+    sleep(5).await;
+    let bound = found::<PersistentVolumeClaim>(&cluster, "default", "c").await;
+    assert_eq!(bound["spec"]["volumeName"], "b");
+    assert_eq!(bound["status"]["phase"], "Bound");
+    assert_eq!(phase_of_volume(&cluster, "a").await, "Available");
+}

@@ -2,29 +2,46 @@
 //! `pkg/scheduler/framework/plugins/volumebinding`).
 //!
 //! Claims are bound by a controller of its own: a pod waits for the binding, unless the class of
-//! the claim says that the binding waits for the pod.
+//! the claim says that the binding waits for the pod. Then the pod goes where a volume is free for
+//! each of its claims; once a node is chosen the volumes are reserved, and the controller completes
+//! the binding.
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Volume};
-use swiftlet_client::{Object, ObjectKey};
-use swiftlet_proto::selector::selects_node;
+use swiftlet_client::{Client, Object, ObjectKey};
+use swiftlet_proto::claim::{Place, reaches};
 
-use crate::framework::{Cycle, Filter, PreFilter, Rejection};
+use crate::bind::BindError;
+use crate::framework::{Cycle, Filter, PreBind, PreFilter, Rejection, Reserve};
 use crate::node_info::{NodeInfo, Snapshot};
 use crate::volumes::VolumeStores;
+use crate::volumes::reservations::{Reservations, reserve};
 
 /// As rejections name it.
 pub(crate) const PLUGIN: &str = "VolumeBinding";
 /// Says that the binding of a claim is complete.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// The provisioner of classes whose volumes somebody makes by hand.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+/// Kubernetes' words for a node without a volume for some claim (`ErrReasonBindConflict`).
+const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
 
+#[derive(Clone)]
 pub(crate) struct VolumeBinding {
     pub(crate) stores: VolumeStores,
+    pub(crate) reservations: Reservations,
 }
 
-/// The volumes behind the pod's bound claims; `None` for one that does not exist.
-struct Bound(Vec<Option<Arc<PersistentVolume>>>);
+/// The pod's claims.
+#[derive(Default)]
+struct Claims {
+    /// The volumes behind bound ones; `None` for one that does not exist.
+    bound: Vec<Option<Arc<PersistentVolume>>>,
+    /// Those whose binding waits for the pod.
+    waiting: Vec<Arc<PersistentVolumeClaim>>,
+}
 
 impl PreFilter for VolumeBinding {
     fn pre_filter(
@@ -33,25 +50,49 @@ impl PreFilter for VolumeBinding {
         pod: &Pod,
         _snapshot: &Snapshot,
     ) -> Result<(), Rejection> {
-        let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
-        let mut bound = Vec::new();
-        for volume in volumes.into_iter().flatten() {
-            let Some(claim) = self.claim(pod, volume)? else {
-                continue;
-            };
-            if let Some(name) = bound_to(&claim) {
-                bound.push(self.stores.volumes.get(&ObjectKey::new("", name)));
-            } else if !self.waits_for_consumer(&claim) {
-                let reason = "pod has unbound immediate PersistentVolumeClaims";
-                return Err(Rejection::new(PLUGIN, reason));
-            }
-        }
-        cycle.set(Bound(bound));
+        let claims = self.claims(pod)?;
+        cycle.set(claims);
         Ok(())
     }
 }
 
 impl VolumeBinding {
+    fn claims(&self, pod: &Pod) -> Result<Claims, Rejection> {
+        let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
+        let mut claims = Claims::default();
+        for volume in volumes.into_iter().flatten() {
+            let Some(claim) = self.claim(pod, volume)? else {
+                continue;
+            };
+            if let Some(name) = bound_to(&claim) {
+                let volume = self.stores.volumes.get(&ObjectKey::new("", name));
+                claims.bound.push(volume);
+            } else if !self.waits_for_consumer(&claim) {
+                let reason = "pod has unbound immediate PersistentVolumeClaims";
+                return Err(Rejection::new(PLUGIN, reason));
+            } else if !claims.waiting.iter().any(|one| one.uid() == claim.uid()) {
+                claims.waiting.push(claim);
+            }
+        }
+        Ok(claims)
+    }
+
+    /// Claims for which no volume is made when one is needed.
+    fn of_existing_volumes(
+        &self,
+        waiting: &[Arc<PersistentVolumeClaim>],
+    ) -> Vec<Arc<PersistentVolumeClaim>> {
+        let by_hand = |claim: &&Arc<PersistentVolumeClaim>| {
+            let class = claim.spec.as_ref()?.storage_class_name.as_deref()?;
+            let class = self.stores.classes.get(&ObjectKey::new("", class))?;
+            Some(class.provisioner == NO_PROVISIONER)
+        };
+        let all = waiting.iter();
+        all.filter(|claim| by_hand(claim).unwrap_or(true))
+            .cloned()
+            .collect()
+    }
+
     /// The claim behind a volume of the pod, if it has one.
     fn claim(
         &self,
@@ -110,31 +151,84 @@ fn bound_to(claim: &PersistentVolumeClaim) -> Option<&str> {
 
 impl Filter for VolumeBinding {
     fn filter(&self, cycle: &Cycle, _pod: &Pod, node: &NodeInfo) -> Result<(), Rejection> {
-        let Some(Bound(volumes)) = cycle.get::<Bound>() else {
+        let Some(claims) = cycle.get::<Claims>() else {
             return Ok(());
         };
-        for volume in volumes {
+        let place = Place {
+            name: node.name(),
+            labels: node.labels(),
+        };
+        for volume in &claims.bound {
             let reason = match volume {
                 None => "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
-                Some(volume) if !reaches(volume, node) => {
+                Some(volume) if !reaches(volume, place) => {
                     "node(s) didn't match PersistentVolume's node affinity"
                 }
                 Some(_) => continue,
             };
             return Err(Rejection::new(PLUGIN, reason));
         }
-        Ok(())
+        if claims.waiting.is_empty() {
+            return Ok(());
+        }
+        let volumes = self.stores.volumes.snapshot();
+        let found = self.reservations.choose(&claims.waiting, &volumes, place);
+        let missing = self.of_existing_volumes(&claims.waiting);
+        let is_found = |claim: &Arc<PersistentVolumeClaim>| {
+            found.iter().any(|choice| choice.claim.uid() == claim.uid())
+        };
+        if missing.iter().all(is_found) {
+            return Ok(());
+        }
+        Err(Rejection::new(PLUGIN, NO_VOLUME))
     }
 }
 
-/// Whether the node can use the volume.
-fn reaches(volume: &PersistentVolume, node: &NodeInfo) -> bool {
-    let spec = volume.spec.as_ref();
-    let affinity = spec.and_then(|spec| spec.node_affinity.as_ref());
-    let Some(required) = affinity.and_then(|affinity| affinity.required.as_ref()) else {
-        return true;
-    };
-    let none = std::collections::BTreeMap::new();
-    let labels = node.labels().unwrap_or(&none);
-    selects_node(required, labels, node.name())
+impl Reserve for VolumeBinding {
+    /// Of what was chosen for the filter, so that the next pod finds these volumes taken.
+    fn reserve(&self, pod: &Pod, node: &str) -> Result<(), Rejection> {
+        let claims = self.claims(pod)?;
+        if claims.waiting.is_empty() {
+            return Ok(());
+        }
+        let node = self.stores.nodes.get(&ObjectKey::new("", node));
+        let Some(node) = node else {
+            return Err(Rejection::new(PLUGIN, NO_VOLUME));
+        };
+        let place = Place {
+            name: node.name(),
+            labels: node.metadata.labels.as_ref(),
+        };
+        let volumes = self.stores.volumes.snapshot();
+        let chosen = self.reservations.choose(&claims.waiting, &volumes, place);
+        self.reservations.keep(pod.uid(), chosen);
+        Ok(())
+    }
+
+    fn unreserve(&self, pod: &Pod, _node: &str) {
+        self.reservations.drop_of(pod.uid());
+    }
+}
+
+impl PreBind for VolumeBinding {
+    /// Writes into each chosen volume for whom it is. The controller completes the claim's side,
+    /// which the pod's node waits for: the volume is nobody else's any more.
+    fn pre_bind<'a>(
+        &'a self,
+        client: &'a Client,
+        pod: &'a Pod,
+        _node: &'a str,
+    ) -> BoxFuture<'a, Result<(), BindError>> {
+        Box::pin(async move {
+            for choice in self.reservations.of(pod.uid()) {
+                let written = reserve(client, &choice).await;
+                let volume = written.map_err(|error| BindError::PreBind {
+                    plugin: PLUGIN,
+                    message: format!("binding volumes: {error}"),
+                })?;
+                self.reservations.wrote(&volume);
+            }
+            Ok(())
+        })
+    }
 }

@@ -39,7 +39,7 @@ fn asked(pod: &Pod, room: &Room, allocatable: &Allocatable) -> Verdict {
         view: None,
         safety: Safety::default(),
     };
-    admit(pod, room, &node)
+    admit(pod, &fields::refused(pod), room, &node)
 }
 
 fn wants(cpu: &str) -> Pod {
@@ -124,7 +124,7 @@ fn a_node_that_is_short_of_memory_takes_no_pod_that_asks_for_none() {
             view: None,
             safety: Safety::default(),
         };
-        why(admit(pod, &Room::default(), &node))
+        why(admit(pod, &[], &Room::default(), &node))
     };
     let (reason, message) = under(&pod("a"), memory);
     assert_eq!(reason, "Evicted");
@@ -159,7 +159,7 @@ fn a_pod_that_names_a_node_by_hand_must_still_belong_there() {
             view: Some(&view),
             safety: Safety::default(),
         };
-        why(admit(pod, &Room::default(), &node))
+        why(admit(pod, &[], &Room::default(), &node))
     };
     let (reason, message) = on(&with(|spec| {
         spec.node_selector = Some([("disk".to_owned(), "hdd".to_owned())].into());
@@ -192,7 +192,7 @@ fn a_node_that_shuts_down_takes_nothing() {
         view: None,
         safety: Safety::default(),
     };
-    let (reason, message) = why(admit(&pod("a"), &Room::default(), &node));
+    let (reason, message) = why(admit(&pod("a"), &[], &Room::default(), &node));
     assert_eq!(reason, "NodeShutdown");
     assert_eq!(message, "Pod was rejected as the node is shutting down.");
 }

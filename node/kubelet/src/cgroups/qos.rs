@@ -1,16 +1,13 @@
 //! The class of a pod, and what follows from it for the kernel's choice when memory is short. Pure.
 //!
-//! Source of the rules: `pkg/apis/core/v1/helper/qos` and `pkg/kubelet/qos/policy.go` of
-//! Kubernetes.
+//! Source of the rules: `pkg/kubelet/qos/policy.go` of Kubernetes.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use swiftlet_model::cgroups::QosClass;
 use swiftlet_proto::pod::is_sidecar;
+pub(crate) use swiftlet_proto::qos::pod_level;
 
-use crate::resources::{CPU, Demand, HUGEPAGES, MEMORY, container_requests, pod_demand, read};
+use crate::resources::{Demand, MEMORY, container_requests, pod_demand, read};
 
 /// `oom_score_adj` of guaranteed and node-critical pods.
 const OOM_SCORE_GUARANTEED: i64 = -997;
@@ -19,52 +16,10 @@ const OOM_SCORE_BEST_EFFORT: i64 = 1000;
 /// The class whose pods the node cannot do without.
 const NODE_CRITICAL: &str = "system-node-critical";
 
-/// `status.qosClass`: over CPU and memory of all containers, init containers among them. What the
-/// pod as a whole asks for counts alone, if it asks for something.
+/// `status.qosClass`.
 pub fn qos_class(pod: &Pod) -> QosClass {
-    let Some(spec) = &pod.spec else {
-        return QosClass::BestEffort;
-    };
-    let (mut any, mut guaranteed) = (false, true);
-    let mut count = |resources: Option<&ResourceRequirements>, missing: &Demand| {
-        let amounts = |list: Option<&BTreeMap<String, Quantity>>| {
-            let mut all = read(list);
-            all.retain(|_, amount| *amount > 0);
-            all
-        };
-        let requests = amounts(resources.and_then(|all| all.requests.as_ref()));
-        let limits = amounts(resources.and_then(|all| all.limits.as_ref()));
-        for name in [CPU, MEMORY] {
-            let limit = limits.get(name);
-            // The API server sets a missing request.
-            let request = requests.get(name);
-            let request = request.or_else(|| limit.and(missing.get(name).or(limit)));
-            any |= request.is_some() || limit.is_some();
-            guaranteed &= limit.is_some() && request == limit;
-        }
-    };
-    if let Some(whole) = pod_level(spec) {
-        count(Some(whole), &container_sum(pod));
-    } else {
-        for container in containers(spec) {
-            count(container.resources.as_ref(), &Demand::new());
-        }
-    }
-    match (any, guaranteed) {
-        (false, _) => QosClass::BestEffort,
-        (true, true) => QosClass::Guaranteed,
-        (true, false) => QosClass::Burstable,
-    }
-}
-
-/// What the pod as a whole asks for, if that is something it can ask for.
-pub(crate) fn pod_level(spec: &PodSpec) -> Option<&ResourceRequirements> {
-    let whole = spec.resources.as_ref()?;
-    let lists = [&whole.requests, &whole.limits];
-    let mut names = lists.into_iter().flatten().flat_map(BTreeMap::keys);
-    let counts =
-        |name: &String| [CPU, MEMORY].contains(&name.as_str()) || name.starts_with(HUGEPAGES);
-    names.any(counts).then_some(whole)
+    let spec = pod.spec.as_ref();
+    spec.map_or(QosClass::BestEffort, swiftlet_proto::qos::qos_class)
 }
 
 /// Which process the kernel kills first when memory is short.
@@ -141,53 +96,6 @@ mod tests {
 
     fn pod(spec: Value) -> Pod {
         serde_json::from_value(json!({ "spec": spec })).unwrap()
-    }
-
-    fn full() -> Value {
-        let list = json!({"cpu": "1", "memory": "1Gi"});
-        json!({"limits": list, "requests": list})
-    }
-
-    #[test]
-    fn the_class_follows_requests_and_limits_of_all_containers() {
-        let class = |spec| qos_class(&pod(spec));
-        let one = |resources| json!({"containers": [{"name": "a", "resources": resources}]});
-        assert_eq!(class(one(json!({}))), QosClass::BestEffort);
-        assert_eq!(
-            class(one(json!({"requests": {"cpu": "0"}}))),
-            QosClass::BestEffort
-        );
-        assert_eq!(class(one(full())), QosClass::Guaranteed);
-        assert_eq!(
-            class(one(json!({"limits": {"cpu": "1"}}))),
-            QosClass::Burstable
-        );
-        let two = json!({"containers": [
-            {"name": "a", "resources": full()}, {"name": "b"},
-        ]});
-        assert_eq!(class(two), QosClass::Burstable);
-    }
-
-    #[test]
-    fn what_the_pod_as_a_whole_asks_for_decides_alone() {
-        let class = |whole: Value, container: Value| {
-            qos_class(&pod(json!({
-                "resources": whole,
-                "containers": [{"name": "a", "resources": container}],
-            })))
-        };
-        assert_eq!(class(full(), json!({})), QosClass::Guaranteed);
-        let half = json!({"requests": {"memory": "1Gi"}});
-        assert_eq!(class(half.clone(), json!({})), QosClass::Burstable);
-        assert_eq!(class(half, full()), QosClass::Burstable);
-        let limits = json!({"limits": {"cpu": "1", "memory": "1Gi"}});
-        assert_eq!(class(limits.clone(), json!({})), QosClass::Guaranteed);
-        // The missing request becomes that of the containers.
-        let asks = json!({"requests": {"cpu": "100m"}});
-        assert_eq!(class(limits, asks), QosClass::Burstable);
-        // Disk is not asked for by pods.
-        let disk = json!({"requests": {"ephemeral-storage": "1Gi"}});
-        assert_eq!(class(disk, full()), QosClass::Guaranteed);
     }
 
     #[test]

@@ -14,7 +14,12 @@ pub(super) fn has_limits(pod: &Pod) -> bool {
         .into_iter()
         .flat_map(|spec| spec.volumes.iter().flatten());
     let mut sizes = volumes.filter_map(|volume| volume.empty_dir.as_ref()?.size_limit.as_ref());
-    sizes.next().is_some() || pod_limit_demand(pod).contains_key(EPHEMERAL_STORAGE)
+    sizes.next().is_some() || limits_layers(pod)
+}
+
+/// Whether a limit counts what the pod's containers write to their own root.
+pub(super) fn limits_layers(pod: &Pod) -> bool {
+    pod_limit_demand(pod).contains_key(EPHEMERAL_STORAGE)
 }
 
 /// Why the pod must go; `None` if it keeps to its limits. The first reason that Kubernetes would
@@ -36,10 +41,12 @@ fn empty_dirs(pod: &Pod, disk: &PodDisk) -> Option<String> {
     })
 }
 
-/// The sum of the containers' limits covers logs, emptyDirs and the pod's own files together.
+/// The sum of the containers' limits covers layers, logs, emptyDirs and the pod's own files
+/// together.
 fn whole(pod: &Pod, disk: &PodDisk) -> Option<String> {
     let most = bytes(*pod_limit_demand(pod).get(EPHEMERAL_STORAGE)?);
     let mut total = disk.files;
+    total += disk.in_layers();
     for one in empty_dirs_of(pod, disk).chain(disk.logs.values()) {
         total += *one;
     }
@@ -62,10 +69,25 @@ fn containers(pod: &Pod, disk: &PodDisk) -> Option<String> {
         let limits = container.resources.as_ref()?.limits.as_ref()?;
         let written = limits.get(EPHEMERAL_STORAGE)?;
         let most = bytes(*read(Some(limits)).get(EPHEMERAL_STORAGE)?);
-        let usage = disk.logs.get(&container.name)?.bytes;
-        let over = most > 0 && usage > most;
+        let over = most > 0 && container_use(pod, disk, &container.name).bytes > most;
         over.then(|| messages::container_storage(&container.name, &written.0))
     })
+}
+
+/// What one container has written: its log, and its own root, which the runtime knows by an id.
+pub(super) fn container_use(pod: &Pod, disk: &PodDisk, name: &str) -> DiskUse {
+    let mut total = disk.logs.get(name).copied().unwrap_or_default();
+    let status = pod.status.as_ref();
+    let statuses = status.into_iter().flat_map(|status| {
+        let mains = status.container_statuses.iter().flatten();
+        mains.chain(status.init_container_statuses.iter().flatten())
+    });
+    let mine = statuses.filter(|status| status.name == name);
+    let ids = mine.filter_map(|status| status.container_id.as_deref()?.split_once("://"));
+    for (_, id) in ids {
+        total += disk.layers.get(id).copied().unwrap_or_default();
+    }
+    total
 }
 
 fn bytes(amount: i64) -> u64 {
@@ -74,7 +96,9 @@ fn bytes(amount: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, ResourceRequirements, Volume};
+    use k8s_openapi::api::core::v1::{
+        ContainerStatus, EmptyDirVolumeSource, ResourceRequirements, Volume,
+    };
     use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
     use super::*;
@@ -103,7 +127,7 @@ mod tests {
         PodDisk {
             volumes: [("data".to_owned(), of(volume))].into(),
             logs: [("main".to_owned(), of(log))].into(),
-            files: DiskUse::default(),
+            ..PodDisk::default()
         }
     }
 
@@ -123,6 +147,10 @@ mod tests {
         let mut disk = wrote(1 << 20, 1 << 20);
         disk.files.bytes = 1;
         assert!(exceeded(&limited(), &disk).unwrap().contains("total limit"));
+        let mut disk = wrote(1 << 20, 1 << 20);
+        let layer = |bytes| [("c1".to_owned(), DiskUse { bytes, inodes: 1 })].into();
+        disk.layers = layer(1);
+        assert!(exceeded(&limited(), &disk).unwrap().contains("total limit"));
         let mut alone = limited();
         let spec = alone.spec.as_mut().unwrap();
         let mut second = spec.containers[0].clone();
@@ -131,6 +159,22 @@ mod tests {
         assert_eq!(
             exceeded(&alone, &wrote(0, 3 << 20)).unwrap(),
             "Container main exceeded its local ephemeral storage limit \"2Mi\". "
+        );
+        // What it wrote to its own root counts with its log, once it is known whose it is.
+        let mut disk = wrote(0, 1 << 20);
+        disk.layers = layer((1 << 20) + 1);
+        assert_eq!(exceeded(&alone, &disk), None);
+        let status = ContainerStatus {
+            name: "main".into(),
+            container_id: Some("fakerd://c1".into()),
+            ..ContainerStatus::default()
+        };
+        let statuses = &mut alone.status.get_or_insert_default().container_statuses;
+        *statuses = Some(vec![status]);
+        assert!(
+            exceeded(&alone, &disk)
+                .unwrap()
+                .starts_with("Container main")
         );
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::events::EventKind;
 use swiftlet_model::ids::{PodKey, PodUid};
-use swiftlet_model::node_stats::{Level, NodeStatsError, PodPaths};
+use swiftlet_model::node_stats::{DiskUse, Level, NodeStatsError, PodDisk, PodPaths};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{EVICTED, is_critical, priority};
-use crate::eviction::limits::{exceeded, has_limits};
+use crate::eviction::limits::{container_use, exceeded, has_limits, limits_layers};
 use crate::eviction::messages::{self, ContainerUse, disruption_target};
 use crate::eviction::observe::{Seen, observe};
 use crate::eviction::rank::{By, Contender, rank};
@@ -134,7 +134,7 @@ impl Manager {
             tracing::info!(resource, "what nobody uses was enough to remove");
             return None;
         }
-        self.evict_one(&threshold, level).await
+        self.evict_one(&threshold, level, seen.split).await
     }
 
     /// A pod that wrote more than its own limits allow. Only pods with limits are looked at.
@@ -144,7 +144,7 @@ impl Manager {
             .iter()
             .filter(|pod| has_limits(pod) && self.may_go(pod))
         {
-            let paths = self.paths(pod);
+            let paths = self.paths(pod, limits_layers(pod));
             match self.shared.doors.stats.pod_disk(&paths).await {
                 Ok(disk) => {
                     if let Some(message) = exceeded(pod, &disk) {
@@ -161,9 +161,10 @@ impl Manager {
         !is_critical(pod) && !self.told.contains(&PodKey::of(pod).uid)
     }
 
-    fn paths(&self, pod: &Pod) -> PodPaths {
+    fn paths(&self, pod: &Pod, layers: bool) -> PodPaths {
         let key = PodKey::of(pod);
         PodPaths {
+            layers,
             logs: self.shared.log_root.join(key.log_folder()),
             pod: key.uid,
         }
@@ -192,10 +193,15 @@ impl Manager {
         })
     }
 
-    async fn evict_one(&mut self, threshold: &Threshold, level: Level) -> Option<PodUid> {
+    async fn evict_one(
+        &mut self,
+        threshold: &Threshold,
+        level: Level,
+        split: bool,
+    ) -> Option<PodUid> {
         let pods = self.shared.keeper.room().pods();
         let pods: Vec<_> = pods.into_iter().filter(|pod| self.may_go(pod)).collect();
-        let usages = self.usages(threshold, &pods).await;
+        let usages = self.usages(threshold, &pods, split).await;
         let usages = match usages {
             Ok(usages) => usages,
             Err(error) => {
@@ -233,6 +239,7 @@ impl Manager {
         &self,
         threshold: &Threshold,
         pods: &[Arc<Pod>],
+        split: bool,
     ) -> Result<BTreeMap<PodUid, u64>, NodeStatsError> {
         let stats = &self.shared.doors.stats;
         let uids: Vec<_> = pods.iter().map(|pod| PodKey::of(pod).uid).collect();
@@ -242,13 +249,9 @@ impl Manager {
             disk => {
                 let mut all = BTreeMap::new();
                 for pod in pods {
-                    let used = stats.pod_disk(&self.paths(pod)).await?.total();
-                    let amount = if disk.is_bytes() {
-                        used.bytes
-                    } else {
-                        used.inodes
-                    };
-                    all.insert(PodKey::of(pod).uid, amount);
+                    let found = stats.pod_disk(&self.paths(pod, true)).await?;
+                    let used = amount_of(disk, on_that_disk(disk, split, &found));
+                    all.insert(PodKey::of(pod).uid, used);
                 }
                 Ok(all)
             }
@@ -259,24 +262,15 @@ impl Manager {
     async fn container_usages(&self, signal: Signal, one: &Contender) -> Vec<ContainerUse> {
         let stats = &self.shared.doors.stats;
         if signal.is_disk() {
-            let disk = stats
-                .pod_disk(&self.paths(&one.pod))
-                .await
-                .unwrap_or_default();
-            let logs = disk.logs.into_iter();
-            let amount = |used: swiftlet_model::node_stats::DiskUse| {
-                if signal.is_bytes() {
-                    used.bytes
-                } else {
-                    used.inodes
-                }
-            };
-            return logs
-                .map(|(name, used)| ContainerUse {
-                    name,
-                    usage: amount(used),
-                })
-                .collect();
+            let paths = self.paths(&one.pod, true);
+            let disk = stats.pod_disk(&paths).await.unwrap_or_default();
+            let names = disk.logs.keys().cloned();
+            let of = |name: &str| amount_of(signal, container_use(&one.pod, &disk, name));
+            let uses = names.map(|name| ContainerUse {
+                usage: of(&name),
+                name,
+            });
+            return uses.collect();
         }
         if signal != Signal::MemoryAvailable {
             return Vec::new();
@@ -314,6 +308,25 @@ impl Manager {
         self.shared.keeper.fail(uid.clone(), failure).await;
         self.told.insert(uid.clone());
         uid
+    }
+}
+
+/// What of a pod's files lies on the disk that is short: layers lie with the images, which may have
+/// a file system of their own.
+fn on_that_disk(signal: Signal, split: bool, disk: &PodDisk) -> DiskUse {
+    let of_images = matches!(signal, Signal::ImagefsAvailable | Signal::ImagefsInodesFree);
+    match (split, of_images) {
+        (false, _) => disk.total(),
+        (true, true) => disk.in_layers(),
+        (true, false) => disk.beside_layers(),
+    }
+}
+
+fn amount_of(signal: Signal, used: DiskUse) -> u64 {
+    if signal.is_bytes() {
+        used.bytes
+    } else {
+        used.inodes
     }
 }
 

@@ -169,6 +169,9 @@ async fn look(shared: &Shared, bytes_max: u64) {
     let due = due.filter(|(_, size)| size.is_none_or(|size| size >= bytes_max));
     let workers = shared.limits.logs.workers.max(1);
     let each = futures::stream::iter(due).for_each_concurrent(workers, |(log, size)| async move {
+        if !runs(shared, log).await {
+            return;
+        }
         let result = match size {
             // The agent ended between the two steps of a rotation.
             None => reopen(shared, log).await,
@@ -180,6 +183,18 @@ async fn look(shared: &Shared, bytes_max: u64) {
         }
     });
     each.await;
+}
+
+/// Whether the container still runs: the list is some seconds old, and of one that has ended since
+/// the log is over, or gone with it.
+async fn runs(shared: &Shared, log: &RunningLog) -> bool {
+    match shared.doors.runtime.container_status(&log.container).await {
+        Ok(status) => status.state == ContainerState::Running,
+        Err(error) => {
+            tracing::debug!(container = %log.container, %error, "its log is left for now");
+            false
+        }
+    }
 }
 
 async fn reopen(shared: &Shared, log: &RunningLog) -> Result<(), RotationError> {

@@ -135,6 +135,26 @@ async fn every_credential_that_fits_is_tried_in_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_nodes_own_credentials_are_tried_after_those_of_the_pod() {
+    let stand = Stand::new().await;
+    stand.runtime.state.lock().unwrap().pull_user = Some("node".into());
+    let file = |user: &str| {
+        let text = format!(r#"{{"auths":{{"registry.local":{{"username":"{user}"}}}}}}"#);
+        BTreeMap::from([(".dockerconfigjson".to_owned(), text.into_bytes())])
+    };
+    let broken = BTreeMap::from([(".dockerconfigjson".to_owned(), b"{".to_vec())]);
+    // The first that can be understood counts, and it alone.
+    let all = vec![broken, file("node"), file("other")];
+    *stand.node.credentials.documents.lock().unwrap() = all;
+    give_secret(&stand, "one", "pod");
+    stand.upsert(&with_secrets("a", &["one"])).await;
+    stand.seconds(5).await;
+    assert!(stand.is_ready("a"));
+    let users = stand.runtime.state.lock().unwrap().pull_users.clone();
+    assert_eq!(users, [Some("pod".to_owned()), Some("node".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pull_secret_that_is_not_there_is_told_and_used_when_it_comes() {
     let stand = Stand::new().await;
     stand.runtime.state.lock().unwrap().pull_user = Some("right".into());

@@ -304,12 +304,18 @@ pub(crate) fn stop(shared: &Arc<Shared>, id: ContainerId, grace: Duration) -> Ca
 pub(crate) fn remove(shared: &Arc<Shared>, id: ContainerId, log: PathBuf) -> Call<Answer> {
     let shared = Arc::clone(shared);
     Box::pin(async move {
-        if let Err(error) = remove_log(&shared, &log).await {
+        remove_logs(&shared, &[log]).await;
+        Answer::Done(shared.doors.runtime.remove_container(&id).await)
+    })
+}
+
+async fn remove_logs(shared: &Shared, logs: &[PathBuf]) {
+    for log in logs {
+        if let Err(error) = remove_log(shared, log).await {
             // It goes with the pod.
             tracing::warn!(%error, "the log of a removed container stays");
         }
-        Answer::Done(shared.doors.runtime.remove_container(&id).await)
-    })
+    }
 }
 
 /// One probe.
@@ -334,9 +340,17 @@ pub(crate) fn stop_sandbox(shared: &Arc<Shared>, id: SandboxId) -> Call<Answer> 
     Box::pin(async move { Answer::Done(shared.doors.runtime.stop_sandbox(&id).await) })
 }
 
-pub(crate) fn remove_sandbox(shared: &Arc<Shared>, id: SandboxId) -> Call<Answer> {
+/// With the logs of the containers that go with it: a sandbox may be replaced again and again.
+pub(crate) fn remove_sandbox(
+    shared: &Arc<Shared>,
+    id: SandboxId,
+    logs: Vec<PathBuf>,
+) -> Call<Answer> {
     let shared = Arc::clone(shared);
-    Box::pin(async move { Answer::Done(shared.doors.runtime.remove_sandbox(&id).await) })
+    Box::pin(async move {
+        remove_logs(&shared, &logs).await;
+        Answer::Done(shared.doors.runtime.remove_sandbox(&id).await)
+    })
 }
 
 pub(crate) fn tear_down(shared: &Arc<Shared>, uid: PodUid, logs: bool) -> Call<Answer> {

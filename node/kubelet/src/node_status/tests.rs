@@ -79,3 +79,27 @@ fn a_heartbeat_is_no_change_and_readiness_keeps_its_transition_time() {
     assert_eq!(status.allocatable.unwrap()["cpu"].0, "1500m");
     assert_eq!(status.capacity.unwrap()["memory"].0, "4194304Ki");
 }
+
+#[test]
+fn a_node_of_both_families_shows_both_addresses_and_registers_with_both_ranges() {
+    let facts = NodeFacts {
+        internal_ips: vec!["10.0.0.1".into(), "fd00::1".into()],
+        pod_cidrs: vec!["10.244.0.0/24".into(), "fd00:10:244::/64".into()],
+        ..facts()
+    };
+    let node = generate("n1", &facts, &health(true), None, Timestamp::UNIX_EPOCH);
+    let spec = node.spec.unwrap();
+    assert_eq!(spec.pod_cidr.as_deref(), Some("10.244.0.0/24"));
+    assert_eq!(spec.pod_cidrs, Some(facts.pod_cidrs));
+    assert_eq!(spec.taints, None);
+    let addresses = node.status.unwrap().addresses.unwrap();
+    let internal = addresses.iter().filter(|one| one.type_ == "InternalIP");
+    let internal: Vec<_> = internal.map(|one| one.address.as_str()).collect();
+    assert_eq!(internal, ["10.0.0.1", "fd00::1"]);
+}
+
+#[test]
+fn a_node_without_ranges_and_taints_registers_with_no_specification() {
+    let node = generate("n1", &facts(), &health(true), None, Timestamp::UNIX_EPOCH);
+    assert_eq!(node.spec, None);
+}

@@ -1,15 +1,21 @@
 //! What the answers of calls change in what a worker knows.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Instant;
 
+use k8s_openapi::api::core::v1::PodStatus;
 use swiftlet_model::control_plane::ControlPlaneError;
 use swiftlet_model::events::{
     CREATED, EventKind, FAILED, FAILED_CREATE_POD_SANDBOX, FAILED_MOUNT, STARTED,
 };
 use swiftlet_model::ids::{ContainerId, ContainerName, SandboxId};
 use swiftlet_model::runtime::{
-    ContainerState, ContainerStatus, RuntimeError, RuntimePod, SandboxState, SandboxStatus,
+    ContainerState, ContainerStatus, ProcessOf, RuntimeError, RuntimePod, SandboxState,
+    SandboxStatus,
 };
+
+use swiftlet_model::volumes::VolumeError;
 
 use crate::images::{ImageError, Present, is_of_image};
 use crate::kuberuntime::actions::policy::may_restart;
@@ -21,6 +27,7 @@ use crate::kuberuntime::sandbox::SandboxError;
 use crate::pod_worker::Worker;
 use crate::pod_worker::lanes::Lane;
 use crate::pod_worker::view::RUN_ERROR;
+use crate::status::addresses::in_order_of_the_node;
 use crate::status::containers::Waiting;
 use crate::timeline::TimelinePhase;
 
@@ -38,21 +45,19 @@ impl Worker {
                 self.view.stale = true;
                 self.failed(lane, &error, now);
             }
-            Answer::Cgroup(Ok(path)) => self.view.cgroup = Some(path),
+            Answer::Cgroup(Ok(path)) => {
+                self.reached(TimelinePhase::CgroupReady, None);
+                self.view.cgroup = Some(path);
+            }
             Answer::Cgroup(Err(error)) | Answer::CgroupGone(Err(error)) => {
                 self.failed(lane, &error, now);
             }
-            Answer::Volumes(Ok(volumes)) => {
-                self.view.volumes = Some(volumes);
-                self.tell_lacking();
-                self.refresh_later(now);
-            }
-            Answer::Volumes(Err(error)) => {
-                self.tell(None, EventKind::Warning, FAILED_MOUNT, error.to_string());
-                self.failed(lane, &error, now);
-            }
+            Answer::Volumes(result) => self.volumes_answer(lane, result, now),
             Answer::Refreshed(Ok(())) => self.refresh_later(now),
-            Answer::Configured(name, Ok(early)) => drop(self.view.early.insert(name, *early)),
+            Answer::Configured(name, Ok(early)) => {
+                self.reached(TimelinePhase::Configured, Some(name.clone()));
+                self.view.early.insert(name, *early);
+            }
             Answer::Configured(_, Err(error)) => self.failed(lane, &error, now),
             Answer::Hosts(ips, result) => self.hosts_answer(ips, result, now),
             Answer::Refreshed(Err(error)) => {
@@ -77,20 +82,49 @@ impl Worker {
             }
             Answer::TornDown(_, Err(error)) => self.failed(lane, &error, now),
             Answer::CgroupGone(Ok(())) => self.cleaned.cgroup = true,
-            Answer::Published(status, result) => match result {
-                Ok(()) => {
-                    let at = self.shared.doors.clock.timestamp();
-                    self.record(TimelinePhase::StatusPublished, None, at);
-                    self.publisher.acknowledged(*status, now);
-                }
-                Err(error @ ControlPlaneError::Refused(_)) => {
-                    tracing::warn!(pod = %self.key, %error, "status was not stored");
-                    self.publisher.acknowledged(*status, now);
-                }
-                Err(ControlPlaneError::Disconnected) => self.publisher.failed(now),
-            },
+            Answer::Published(status, result) => self.published_answer(*status, result, now),
             Answer::Said(Ok(()) | Err(ControlPlaneError::Refused(_))) => self.cleaned.said = true,
             Answer::Said(Err(error)) => self.failed(lane, &error, now),
+        }
+    }
+
+    fn volumes_answer(
+        &mut self,
+        lane: Lane,
+        result: Result<BTreeMap<String, PathBuf>, VolumeError>,
+        now: Instant,
+    ) {
+        match result {
+            Ok(volumes) => {
+                self.reached(TimelinePhase::VolumesReady, None);
+                self.view.volumes = Some(volumes);
+                self.tell_lacking();
+                self.refresh_later(now);
+            }
+            Err(error) => {
+                self.tell(None, EventKind::Warning, FAILED_MOUNT, error.to_string());
+                self.failed(lane, &error, now);
+            }
+        }
+    }
+
+    fn published_answer(
+        &mut self,
+        status: PodStatus,
+        result: Result<(), ControlPlaneError>,
+        now: Instant,
+    ) {
+        match result {
+            Ok(()) => {
+                let at = self.shared.doors.clock.timestamp();
+                self.record(TimelinePhase::StatusPublished, None, at);
+                self.publisher.acknowledged(status, now);
+            }
+            Err(error @ ControlPlaneError::Refused(_)) => {
+                tracing::warn!(pod = %self.key, %error, "status was not stored");
+                self.publisher.acknowledged(status, now);
+            }
+            Err(ControlPlaneError::Disconnected) => self.publisher.failed(now),
         }
     }
 
@@ -104,6 +138,7 @@ impl Worker {
         let Lane::Image(name, _) = &lane else { return };
         match result {
             Ok(image) => {
+                self.reached(TimelinePhase::ImageReady, Some(name.clone()));
                 self.view.waiting.remove(name.as_str());
                 self.view.images.insert(name.clone(), image);
             }
@@ -153,6 +188,8 @@ impl Worker {
             Ok(id) => {
                 self.view.sandbox_hung = false;
                 self.record(TimelinePhase::SandboxUp, None, at);
+                let tracker = &self.shared.doors.tracker;
+                tracker.runs(&self.key.uid, &id.as_str().into(), ProcessOf::Sandbox);
                 self.view.pod.sandboxes.insert(
                     0,
                     SandboxStatus {
@@ -191,8 +228,10 @@ impl Worker {
         match result {
             Ok(status) => {
                 let host = host_network(self.pod());
+                let ips =
+                    in_order_of_the_node(&status.ips, &self.shared.node.borrow().internal_ips);
                 if let Some(sandbox) = self.view.sandbox(&status.id) {
-                    sandbox.ips = status.ips;
+                    sandbox.ips = ips;
                     // A sandbox without an address has lost its network: it is made anew.
                     if status.state == SandboxState::NotReady || (sandbox.ips.is_empty() && !host) {
                         sandbox.state = SandboxState::NotReady;
@@ -336,6 +375,8 @@ impl Worker {
         };
         // The kernel may have said so already, and even that it has ended since.
         self.view.started(&id, at);
+        let tracker = &self.shared.doors.tracker;
+        tracker.runs(&self.key.uid, &id, ProcessOf::Container);
         self.record(TimelinePhase::StartAnswered, Some(name.clone()), at);
         let text = format!("Started container {name}");
         self.tell(Some(name.as_str()), EventKind::Normal, STARTED, text);

@@ -123,9 +123,7 @@ impl Worker {
         let event = event.filter(|_| passed == Some(true) || !is_early);
         if let Some((reason, text)) = event {
             let text = cut(text, EVENT_BYTES_MAX);
-            if self.view.schedule.may_say(key, &text, now) {
-                self.tell(Some(&name), EventKind::Warning, reason, text);
-            }
+            self.tell(Some(&name), EventKind::Warning, reason, text);
         }
         if let Some(passed) = passed {
             let (schedule, probes) = (&mut self.view.schedule, &mut self.view.probes);

@@ -24,6 +24,7 @@ impl Worker {
         if let Some(status) = self.status() {
             self.publisher.want(status, now);
         }
+        self.place.post(&self.order.pod, self.publisher.newest());
         if let Some((status, urgent)) = self.publisher.take(now) {
             let call = execute::publish(&self.shared, self.key.clone(), status, urgent);
             self.lanes.launch(Lane::Publish, call);

@@ -18,6 +18,7 @@ use crate::kuberuntime::execute::{self, CreateCall, MadeContainer};
 use crate::pod_worker::Worker;
 use crate::pod_worker::lanes::Lane;
 use crate::status::containers::Waiting;
+use crate::timeline::TimelinePhase;
 
 impl Worker {
     pub(super) fn make_sandbox(&mut self, attempt: u32, now: Instant) {
@@ -26,6 +27,7 @@ impl Worker {
             let (pod, ending) = (Arc::clone(self.pod()), self.ending.clone());
             let hung = self.view.sandbox_hung;
             let call = execute::sandbox(&self.shared, pod, config, hung, ending);
+            self.reached(TimelinePhase::SandboxAsked, None);
             self.lanes.launch(Lane::Sandbox, call);
         }
     }

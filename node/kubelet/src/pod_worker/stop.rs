@@ -5,11 +5,12 @@
 //!                        └── the deadline is reached: at once ──▶ stop call with two seconds
 //! ```
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use swiftlet_model::events::{EventKind, KILLING, SANDBOX_CHANGED};
 use swiftlet_model::ids::ContainerId;
-use swiftlet_model::runtime::ContainerState;
+use swiftlet_model::runtime::{ContainerState, ContainerStatus};
 
 use crate::housekeeping::logs::container_log;
 use crate::kuberuntime::actions::order::may_stop;
@@ -81,13 +82,17 @@ impl Worker {
         if !self.lanes.is_free(&lane, now) {
             return;
         }
-        let Some(record) = self.view.container(id) else {
+        let Some(record) = self.view.pod.containers.iter().find(|one| one.id == *id) else {
             return;
         };
-        let (name, attempt) = (record.name.clone(), record.attempt);
-        let log = container_log(&self.shared.log_root, &self.key, name.as_str(), attempt);
+        let log = self.log_of(record);
         let call = execute::remove(&self.shared, id.clone(), log);
         self.lanes.launch(lane, call);
+    }
+
+    fn log_of(&self, record: &ContainerStatus) -> PathBuf {
+        let root = &self.shared.log_root;
+        container_log(root, &self.key, record.name.as_str(), record.attempt)
     }
 
     /// The pod's own grace period.
@@ -201,8 +206,11 @@ impl Worker {
     pub(super) fn remove_sandbox(&mut self, id: swiftlet_model::ids::SandboxId, now: Instant) {
         let lane = Lane::RemoveSandbox(id.clone());
         if self.lanes.is_free(&lane, now) {
-            self.lanes
-                .launch(lane, execute::remove_sandbox(&self.shared, id));
+            let all = self.view.pod.containers.iter();
+            let mine = all.filter(|one| one.sandbox == id);
+            let logs = mine.map(|one| self.log_of(one)).collect();
+            let call = execute::remove_sandbox(&self.shared, id, logs);
+            self.lanes.launch(lane, call);
         }
     }
 }

@@ -10,7 +10,6 @@ use swiftlet_model::ids::ContainerId;
 use swiftlet_model::runtime::{ContainerState, RuntimePod};
 use swiftlet_proto::pod::is_sidecar;
 
-use crate::prober::quiet::Quiet;
 use crate::prober::results::{ProbeKind, ProbeResults, Unhealthy};
 use crate::prober::thresholds::Thresholds;
 
@@ -70,7 +69,6 @@ struct Planned {
     /// It has said its last word on this container.
     done: bool,
     grace: Option<Duration>,
-    quiet: Quiet,
 }
 
 impl Schedule {
@@ -144,7 +142,6 @@ impl Schedule {
             thresholds: Thresholds::of(probe),
             done: false,
             grace: grace.map(Duration::from_secs),
-            quiet: Quiet::default(),
         }
     }
 
@@ -232,12 +229,6 @@ impl Schedule {
                 results.set_unhealthy(&key.id, unhealthy)
             }
         }
-    }
-
-    /// Whether an Event about this probe may be sent.
-    pub(crate) fn may_say(&mut self, key: &ProbeKey, text: &str, now: Instant) -> bool {
-        let planned = self.probes.get_mut(key);
-        planned.is_some_and(|planned| planned.quiet.allows(text, now))
     }
 
     /// Forgets all.

@@ -32,7 +32,8 @@ impl SyncLoop {
                 allowed_unsafe_sysctls: &self.shared.pods.allowed_unsafe_sysctls,
             },
         };
-        let verdict = admit(pod, &keeper.room(), &node);
+        let refused = self.refusals.of(pod);
+        let verdict = admit(pod, &refused, &keeper.room(), &node);
         match verdict {
             Verdict::Admit => self.assign_cpus(pod),
             Verdict::Short(rejection, shortages) if is_critical(pod) => {

@@ -1,7 +1,7 @@
 //! Random histories: pods come, change, die and go, calls fail, the agent is restarted. Whatever
 //! happens, the invariants hold after each step, and in the end everything is as it should be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -10,22 +10,28 @@ use swiftlet_model::lifecycle::LifecycleKind;
 use swiftlet_model::runtime::ContainerState;
 
 use crate::testing::histories::oracle::check;
+use crate::testing::histories::restart::LeftAlone;
 use crate::testing::histories::shape::{Shape, shaped};
 use crate::testing::runtime::Fault;
 use crate::testing::stand::Stand;
 
 mod oracle;
+mod restart;
 mod shape;
 
 const PODS: [&str; 3] = ["a", "b", "c"];
+/// Grace of deletions.
+const GRACE_S: i64 = 30;
 
 #[derive(Clone, Debug)]
 enum Op {
     Create(usize),
     Delete(usize),
     Vanish(usize),
-    /// A container dies; the hint may be lost or come as "changed".
+    /// A container dies; the hint may come as "changed", or be lost until the next relist.
     Die(usize, usize, i32, Hint),
+    /// All pods whose hints were lost are found changed.
+    Relist,
     /// An image changes.
     Edit(usize, usize),
     /// Commands in containers, which are probes and hooks, fail from now on, or work again.
@@ -34,13 +40,18 @@ enum Op {
     Slow(u64),
     Fail(Vec<Option<Fault>>),
     Wait(u64),
+    /// The runtime answers no call, or answers again.
+    Outage(bool),
     RestartAgent,
+    /// The agent ends on the spot.
+    CrashAgent,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Hint {
     Exact,
     Changed,
+    Lost,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -49,7 +60,7 @@ fn op() -> impl Strategy<Value = Op> {
         Fault::TimeoutAfterEffect,
         Fault::Refused,
     ]));
-    let hint = prop::sample::select(vec![Hint::Exact, Hint::Changed]);
+    let hint = prop::sample::select(vec![Hint::Exact, Hint::Changed, Hint::Lost]);
     prop_oneof![
         3 => (0..3_usize).prop_map(Op::Create),
         1 => (0..3_usize).prop_map(Op::Delete),
@@ -62,7 +73,10 @@ fn op() -> impl Strategy<Value = Op> {
         2 => prop::collection::vec(fault, 1..6).prop_map(Op::Fail),
         4 => (1..400_u64).prop_map(Op::Wait),
         1 => (1..30_000_u64).prop_map(Op::Wait),
+        1 => Just(Op::Relist),
+        1 => any::<bool>().prop_map(Op::Outage),
         1 => Just(Op::RestartAgent),
+        1 => Just(Op::CrashAgent),
     ]
 }
 
@@ -72,7 +86,16 @@ struct Api {
     pods: BTreeMap<usize, Pod>,
     /// Grows with each pod of one name, so that no uid is used twice.
     serial: usize,
-    deleting: BTreeMap<usize, bool>,
+    /// Objects that say that they are being deleted, and until when.
+    deleting: BTreeMap<usize, Pod>,
+    /// When the grace of pods that were told to end is over, by uid.
+    deadlines: BTreeMap<String, tokio::time::Instant>,
+    /// Pods of which a container got another image.
+    edited: BTreeSet<String>,
+    /// Pods of which the kernel's word was lost.
+    lost: BTreeSet<String>,
+    /// Init containers that have succeeded, by sandbox: they do not run again there.
+    done: BTreeSet<(String, String)>,
     /// Pods that were told to end, the starts that had been asked for until then, and when it was.
     ended: BTreeMap<String, (usize, tokio::time::Instant)>,
     /// All pods that ever were, by uid.
@@ -107,8 +130,11 @@ async fn apply(mut stand: Stand, api: &mut Api, op: &Op, shape: Shape) -> Stand 
                 .get(index)
                 .filter(|_| !api.deleting.contains_key(index))
             {
-                stand.delete(pod, 30).await;
-                api.deleting.insert(*index, true);
+                let deleting = stand.deleting(pod, GRACE_S);
+                stand.upsert(&deleting).await;
+                let end = tokio::time::Instant::now() + Duration::from_secs(GRACE_S.unsigned_abs());
+                api.deadlines.extend(api.uid(*index).map(|uid| (uid, end)));
+                api.deleting.insert(*index, deleting);
             }
         }
         Op::Vanish(index) => {
@@ -120,22 +146,14 @@ async fn apply(mut stand: Stand, api: &mut Api, op: &Op, shape: Shape) -> Stand 
             }
         }
         Op::Die(index, which, code, hint) => die(&stand, api, *index, *which, *code, *hint).await,
+        Op::Relist => find_lost(&stand, api).await,
+        Op::Outage(down) => stand.runtime.state.lock().unwrap().down = *down,
         Op::Edit(index, which) => edit(&stand, api, *index, *which).await,
         Op::Commands(fail) => stand.runtime.state.lock().unwrap().exec_fails = *fail,
         Op::Slow(seconds) => slow(&stand, *seconds),
         Op::Fail(faults) => stand.runtime.state.lock().unwrap().faults.extend(faults),
         Op::Wait(ms) => stand.turn(Duration::from_millis(*ms)).await,
-        Op::RestartAgent => {
-            stand = stand.restart().await;
-            // Of a pod whose object is gone a new program does not know the spec, and so no order.
-            let live: Vec<_> = api
-                .pods
-                .keys()
-                .filter_map(|index| api.uid(*index))
-                .collect();
-            api.known.retain(|uid, _| live.contains(uid));
-            relist(&stand, api).await;
-        }
+        Op::RestartAgent | Op::CrashAgent => stand = start_anew(stand, api, op, shape).await,
         Op::Create(_) => {}
     }
     stand.turn(Duration::from_millis(1)).await;
@@ -152,6 +170,28 @@ async fn apply(mut stand: Stand, api: &mut Api, op: &Op, shape: Shape) -> Stand 
     stand
 }
 
+/// The agent ends, in order or on the spot, and another one is started.
+async fn start_anew(stand: Stand, api: &mut Api, op: &Op, shape: Shape) -> Stand {
+    let left = LeftAlone::of(&stand, api, shape);
+    let stand = match op {
+        Op::CrashAgent => stand.crash().await,
+        _ => stand.restart().await,
+    };
+    // Of a pod whose object is gone a new program does not know the spec, and so no order.
+    let live: Vec<_> = api
+        .pods
+        .keys()
+        .filter_map(|index| api.uid(*index))
+        .collect();
+    api.known.retain(|uid, _| live.contains(uid));
+    // The first look of a new program finds everything.
+    api.lost.clear();
+    relist(&stand, api).await;
+    stand.seconds(3).await;
+    left.check(&stand);
+    stand
+}
+
 /// The control plane lists its pods; those that are being deleted say so.
 async fn relist(stand: &Stand, api: &Api) {
     let all: Vec<&Pod> = api
@@ -160,14 +200,9 @@ async fn relist(stand: &Stand, api: &Api) {
         .filter(|(index, _)| !api.deleting.contains_key(*index))
         .map(|(_, pod)| pod)
         .collect();
-    let deleting: Vec<Pod> = api
-        .pods
-        .iter()
-        .filter(|(index, _)| api.deleting.contains_key(*index))
-        .map(|(_, pod)| stand.deleting(pod, 30))
-        .collect();
+    let deleting = api.deleting.values();
     stand
-        .list(&all.into_iter().chain(&deleting).collect::<Vec<_>>())
+        .list(&all.into_iter().chain(deleting).collect::<Vec<_>>())
         .await;
 }
 
@@ -182,6 +217,7 @@ async fn edit(stand: &Stand, api: &mut Api, index: usize, which: usize) {
     let mut all: Vec<_> = init.chain(&mut spec.containers).collect();
     let which = which % all.len();
     all[which].image = Some("busybox:2".to_owned());
+    api.edited.extend(pod.metadata.uid.clone());
     stand.upsert(&pod.clone()).await;
 }
 
@@ -210,7 +246,7 @@ async fn finish_init(stand: &Stand, api: &Api) {
     }
 }
 
-async fn die(stand: &Stand, api: &Api, index: usize, which: usize, code: i32, hint: Hint) {
+async fn die(stand: &Stand, api: &mut Api, index: usize, which: usize, code: i32, hint: Hint) {
     let Some(uid) = api.uid(index) else { return };
     let running = {
         let state = stand.runtime.state.lock().unwrap();
@@ -232,6 +268,17 @@ async fn die(stand: &Stand, api: &Api, index: usize, which: usize, code: i32, hi
             stand.runtime.kill(&id, code);
             stand.hint(&uid, LifecycleKind::Changed).await;
         }
+        Hint::Lost => {
+            stand.runtime.kill(&id, code);
+            api.lost.insert(uid);
+        }
+    }
+}
+
+/// A relist finds what the kernel's word was lost of.
+async fn find_lost(stand: &Stand, api: &mut Api) {
+    for uid in std::mem::take(&mut api.lost) {
+        stand.hint(&uid, LifecycleKind::Changed).await;
     }
 }
 
@@ -247,7 +294,9 @@ async fn live(ops: Vec<Op>, shape: Shape) {
         let mut state = stand.runtime.state.lock().unwrap();
         state.faults.clear();
         state.exec_fails = false;
+        state.down = false;
     }
+    find_lost(&stand, &mut api).await;
     relist(&stand, &api).await;
     for _ in 0..20 {
         stand.seconds(35).await;

@@ -1,5 +1,6 @@
 //! Whole journeys of pods on the fakes.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -432,6 +433,13 @@ async fn a_dead_sandbox_is_replaced_with_the_next_attempt() {
     let stand = Stand::new().await;
     stand.upsert(&pod("a")).await;
     stand.seconds(1).await;
+    let log = |name: &str| PathBuf::from(format!("/logs/default_a_a/main/{name}"));
+    {
+        let mut files = stand.node.log_files.files.lock().unwrap();
+        files.insert(log("0.log"), 1);
+        files.insert(log("0.log.20240102-150405"), 1);
+        files.insert(log("1.log"), 1);
+    }
     let sandbox = stand.runtime.container("main").sandbox;
     let container = ContainerId::from(sandbox.as_str());
     stand
@@ -448,4 +456,6 @@ async fn a_dead_sandbox_is_replaced_with_the_next_attempt() {
     let state = stand.runtime.state.lock().unwrap();
     assert_eq!(state.sandboxes.len(), 1);
     assert_eq!(state.sandboxes[0].attempt, 1);
+    // What the containers of the old one logged went with them.
+    assert_eq!(stand.node.log_files.names(), ["1.log"]);
 }

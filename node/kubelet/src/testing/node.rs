@@ -12,15 +12,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::cgroups::{CgroupError, Cgroups, QosClass};
 use swiftlet_model::clock::Clock;
-use swiftlet_model::ids::{PodKey, PodUid};
+use swiftlet_model::ids::{ContainerId, PodKey, PodUid};
 use swiftlet_model::lifecycle::PodTracker;
-use swiftlet_model::runtime::LinuxResources;
+use swiftlet_model::runtime::{LinuxResources, ProcessOf};
 use swiftlet_model::volumes::{PodFiles, SubPath, VolumeError, Volumes};
 
 use crate::cpu_manager::Cpu;
 use crate::testing::logs::FakeLogs;
 use crate::testing::probes::FakeProbes;
-use crate::testing::stats::{FakeCheckpoints, FakeShutdown, FakeStats};
+use crate::testing::stats::{FakeCheckpoints, FakeCredentials, FakeShutdown, FakeStats};
 
 /// Tells tokio's time, which tests pause and turn.
 #[derive(Debug)]
@@ -57,6 +57,8 @@ pub(crate) struct FakeNode {
     pub(crate) volumes: Mutex<BTreeSet<PodUid>>,
     pub(crate) cgroups: Mutex<BTreeSet<PodUid>>,
     pub(crate) tracked: Mutex<BTreeSet<PodUid>>,
+    /// What the tracker was told to run.
+    pub(crate) told_running: Mutex<Vec<(PodUid, ContainerId, ProcessOf)>>,
     pub(crate) logs: Mutex<BTreeSet<PodUid>>,
     /// The machine's CPUs, if the kubelet gives them out one by one.
     pub(crate) cpus: Mutex<Vec<Cpu>>,
@@ -78,6 +80,8 @@ pub(crate) struct FakeNode {
     pub(crate) log_tails: Mutex<BTreeMap<PathBuf, String>>,
     /// Files of logs.
     pub(crate) log_files: Arc<FakeLogs>,
+    /// The node's own credentials for registries.
+    pub(crate) credentials: Arc<FakeCredentials>,
     /// What answers probes.
     pub(crate) probes: Arc<FakeProbes>,
     /// What the node has left.
@@ -127,6 +131,11 @@ impl PodTracker for FakeNode {
 
     fn untrack(&self, pod: &PodUid) {
         self.tracked.lock().unwrap().remove(pod);
+    }
+
+    fn runs(&self, pod: &PodUid, container: &ContainerId, process: ProcessOf) {
+        let told = (pod.clone(), container.clone(), process);
+        self.told_running.lock().unwrap().push(told);
     }
 }
 

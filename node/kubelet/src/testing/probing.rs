@@ -61,10 +61,11 @@ fn restarts(stand: &Stand) -> u32 {
     stand.runtime.container("main").attempt
 }
 
+/// As the API holds them: what is said again counts up the Event that is there.
 fn events(stand: &Stand, reason: &str) -> Vec<String> {
     let told = stand.control_plane.told.lock().unwrap();
     let all = told.events.iter();
-    all.filter(|one| one.reason.as_deref() == Some(reason))
+    all.filter(|one| one.reason.as_deref() == Some(reason) && one.count == Some(1))
         .filter_map(|one| one.message.clone())
         .collect()
 }

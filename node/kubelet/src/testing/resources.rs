@@ -115,6 +115,48 @@ async fn a_pod_that_fills_its_empty_dir_is_evicted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn layers_are_counted_only_of_pods_that_limit_what_they_write() {
+    let mut limited = pod("limited");
+    let limits = [("ephemeral-storage".to_owned(), Quantity("1Mi".into()))].into();
+    limited.spec.as_mut().unwrap().containers[0].resources = Some(ResourceRequirements {
+        limits: Some(limits),
+        ..ResourceRequirements::default()
+    });
+    let stand = with(&[&limited, &pod("free"), &with_empty_dir("dir")]).await;
+    let id = stand.control_plane.status("limited").unwrap();
+    let id = id.container_statuses.unwrap()[0]
+        .container_id
+        .clone()
+        .unwrap();
+    let wrote = DiskUse {
+        bytes: 2 << 20,
+        inodes: 2,
+    };
+    let disk = PodDisk {
+        layers: [(id.rsplit('/').next().unwrap().to_owned(), wrote)].into(),
+        ..PodDisk::default()
+    };
+    let stats = &stand.node.stats;
+    stats
+        .pod_disk
+        .lock()
+        .unwrap()
+        .insert("limited".into(), disk);
+    stand.seconds(25).await;
+    let status = stand.control_plane.status("limited").unwrap();
+    assert_eq!(status.reason.as_deref(), Some("Evicted"));
+    let why = "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ";
+    assert_eq!(status.message.as_deref(), Some(why));
+    let asked = stats.disk_asked.lock().unwrap().clone();
+    let asked: Vec<_> = asked
+        .iter()
+        .map(|(pod, layers)| (pod.as_str(), *layers))
+        .collect();
+    // A pod without limits is not looked at.
+    assert_eq!(asked, [("dir", false), ("limited", true)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_grows_while_it_runs_and_waits_if_there_is_no_room() {
     let small = asks("a", "1", "100Mi");
     let other = asks("b", "2", "100Mi");

@@ -327,7 +327,10 @@ impl Runtime for FakeRuntime {
     }
 
     fn pod<'a>(&'a self, uid: &'a PodUid) -> BoxFuture<'a, Result<RuntimePod, RuntimeError>> {
-        let panics = self.state.lock().unwrap().panics;
+        let (panics, hangs) = {
+            let state = self.state.lock().unwrap();
+            (state.panics, state.query_hangs.contains(uid))
+        };
         let found = self.call("pod".to_owned(), |state, _| {
             let key = swiftlet_model::ids::PodKey {
                 namespace: "default".into(),
@@ -339,6 +342,9 @@ impl Runtime for FakeRuntime {
         async move {
             let found = found.await;
             assert!(!panics, "as the test wants it");
+            if hangs {
+                return std::future::pending().await;
+            }
             // What happens meanwhile is not in the answer.
             tokio::time::sleep(self.delay).await;
             found

@@ -136,6 +136,7 @@ impl Stand {
             stats: Arc::clone(&node.stats) as _,
             checkpoints: Arc::clone(&node.checkpoints) as _,
             shutdown: Arc::clone(&node.shutdown) as _,
+            credentials: Arc::clone(&node.credentials) as _,
             probes: Arc::clone(&node.probes) as _,
             clock: Arc::clone(&clock) as _,
         };
@@ -161,6 +162,17 @@ impl Stand {
     pub(crate) async fn restart(self) -> Self {
         self.shutdown.cancel();
         self.task.await.unwrap();
+        let told = &self.control_plane.told;
+        told.lock().unwrap().reached = false;
+        let next = Self::start(self.runtime, self.control_plane, self.node, self.clock);
+        next.turn(Duration::from_millis(1)).await;
+        next
+    }
+
+    /// Ends the kubelet on the spot, with whatever it was doing, and starts another.
+    pub(crate) async fn crash(self) -> Self {
+        self.task.abort();
+        assert!(self.task.await.is_err());
         let told = &self.control_plane.told;
         told.lock().unwrap().reached = false;
         let next = Self::start(self.runtime, self.control_plane, self.node, self.clock);

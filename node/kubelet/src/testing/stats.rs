@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use swiftlet_model::checkpoints::{CheckpointError, Checkpoints};
+use swiftlet_model::credentials::NodeCredentials;
 use swiftlet_model::ids::PodUid;
 use swiftlet_model::node_stats::{
     FilesystemLevel, Level, NodeStats, NodeStatsError, PodDisk, PodPaths,
@@ -24,6 +25,8 @@ pub(crate) struct FakeStats {
     pub(crate) pod_memory: Mutex<BTreeMap<PodUid, u64>>,
     pub(crate) pod_disk: Mutex<BTreeMap<PodUid, PodDisk>>,
     pub(crate) container_memory: Mutex<BTreeMap<PodUid, BTreeMap<String, u64>>>,
+    /// Whose files were asked for, and whether their layers were too.
+    pub(crate) disk_asked: Mutex<BTreeMap<PodUid, bool>>,
     /// How often pods were asked for, of any kind.
     pub(crate) pod_reads: Mutex<usize>,
     pub(crate) hints: watch::Sender<u64>,
@@ -46,6 +49,7 @@ impl Default for FakeStats {
             }),
             pod_memory: Mutex::default(),
             pod_disk: Mutex::default(),
+            disk_asked: Mutex::default(),
             container_memory: Mutex::default(),
             pod_reads: Mutex::default(),
             hints: watch::Sender::new(0),
@@ -105,6 +109,8 @@ impl NodeStats for FakeStats {
 
     fn pod_disk<'a>(&'a self, pod: &'a PodPaths) -> BoxFuture<'a, Result<PodDisk, NodeStatsError>> {
         *self.pod_reads.lock().unwrap() += 1;
+        let mut asked = self.disk_asked.lock().unwrap();
+        *asked.entry(pod.pod.clone()).or_default() |= pod.layers;
         let all = self.pod_disk.lock().unwrap();
         let one = all.get(&pod.pod).cloned().unwrap_or_default();
         async move { Ok(one) }.boxed()
@@ -212,5 +218,18 @@ impl ShutdownSignals for FakeShutdown {
     fn release(&self) -> BoxFuture<'_, ()> {
         *self.released.lock().unwrap() = true;
         async {}.boxed()
+    }
+}
+
+/// Files of credentials on the node.
+#[derive(Debug, Default)]
+pub(crate) struct FakeCredentials {
+    pub(crate) documents: Mutex<Vec<BTreeMap<String, Vec<u8>>>>,
+}
+
+impl NodeCredentials for FakeCredentials {
+    fn documents(&self) -> BoxFuture<'_, Vec<BTreeMap<String, Vec<u8>>>> {
+        let all = self.documents.lock().unwrap().clone();
+        async move { all }.boxed()
     }
 }

@@ -106,17 +106,106 @@ async fn a_pod_waits_for_its_claim_and_for_the_claims_volume() {
     assert_eq!(cluster.node_of("web").await.as_deref(), Some("n2"));
 }
 
+impl Cluster {
+    async fn class_that_waits(&self, name: &str, provisioner: &str) {
+        let class: StorageClass = object(json!({
+            "metadata": {"name": name},
+            "provisioner": provisioner,
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }));
+        self.client.create(&class).await.unwrap();
+    }
+
+    /// A volume of the class `late` on one node.
+    async fn late_volume_on(&self, name: &str, node: &str) {
+        let rule = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+        let volume: PersistentVolume = object(json!({
+            "metadata": {"name": name},
+            "spec": {"storageClassName": "late", "nodeAffinity": {"required": {
+                "nodeSelectorTerms": [{"matchFields": [rule]}],
+            }}},
+        }));
+        self.client.create(&volume).await.unwrap();
+    }
+
+    /// The claim for which a volume is.
+    async fn holder(&self, volume: &str) -> Option<String> {
+        let volume: PersistentVolume = self.client.get("", volume).await.unwrap();
+        volume.spec?.claim_ref?.name
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_claim_of_a_class_that_waits_does_not_hold_its_pod() {
+async fn a_pod_whose_claim_waits_for_it_goes_where_a_volume_is_free_and_has_it_then() {
+    let cluster = Cluster::start();
+    cluster
+        .class_that_waits("late", "kubernetes.io/no-provisioner")
+        .await;
+    for name in ["n1", "n2", "n3"] {
+        cluster.node(name, "4").await;
+    }
+    cluster.late_volume_on("v2", "n2").await;
+    cluster.late_volume_on("v3", "n3").await;
+    for name in ["a", "b", "c"] {
+        cluster.claim(name, "late", None).await;
+    }
+    cluster.settle().await;
+    // At once: the second one must not count on the volume of the first.
+    for name in ["a", "b", "c"] {
+        cluster.pod(name, uses(name)).await;
+    }
+    cluster.settle().await;
+    let mut placed = Vec::new();
+    for (volume, node) in [("v2", "n2"), ("v3", "n3")] {
+        let claim = cluster.holder(volume).await.expect(volume);
+        assert_eq!(cluster.node_of(&claim).await.as_deref(), Some(node));
+        placed.push(claim);
+    }
+    assert_ne!(placed[0], placed[1]);
+    let left = ["a", "b", "c"]
+        .into_iter()
+        .find(|name| !placed.contains(&(*name).to_owned()));
+    let message = "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to \
+                   bind.";
+    assert_eq!(
+        cluster.why_unschedulable(left.unwrap()).await.as_deref(),
+        Some(message)
+    );
+    cluster.late_volume_on("v1", "n1").await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(cluster.node_of(left.unwrap()).await.as_deref(), Some("n1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_share_a_claim_go_to_the_one_volume_of_it() {
+    let cluster = Cluster::start();
+    cluster
+        .class_that_waits("late", "kubernetes.io/no-provisioner")
+        .await;
+    cluster.node("n1", "4").await;
+    cluster.node("n2", "4").await;
+    cluster.late_volume_on("v1", "n1").await;
+    cluster.late_volume_on("v2", "n2").await;
+    cluster.claim("data", "late", None).await;
+    cluster.settle().await;
+    for name in ["a", "b", "c"] {
+        cluster.pod(name, uses("data")).await;
+    }
+    cluster.settle().await;
+    let node = cluster.node_of("a").await;
+    assert!(node.is_some());
+    assert_eq!(cluster.node_of("b").await, node);
+    assert_eq!(cluster.node_of("c").await, node);
+    let holders = [cluster.holder("v1").await, cluster.holder("v2").await];
+    assert_eq!(holders.iter().flatten().count(), 1, "{holders:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_volume_somebody_makes_when_it_is_needed_does_not_hold_its_pod() {
     let cluster = Cluster::start();
     cluster.node("n1", "4").await;
-    let class: StorageClass = object(json!({
-        "metadata": {"name": "late"},
-        "provisioner": "kubernetes.io/no-provisioner",
-        "volumeBindingMode": "WaitForFirstConsumer",
-    }));
-    cluster.client.create(&class).await.unwrap();
-    cluster.claim("data", "late", None).await;
+    cluster.class_that_waits("made", "example.org/disk").await;
+    cluster.claim("data", "made", None).await;
     cluster.settle().await;
     cluster.pod("web", uses("data")).await;
     cluster.settle().await;

@@ -153,8 +153,9 @@ async fn a_small_log_is_left_alone() {
 async fn a_log_that_cannot_be_opened_anew_keeps_its_name() {
     let (stand, _) = with_log(10 << 20).await;
     let faults_left = || stand.runtime.state.lock().unwrap().faults.len();
-    let fault = Some(Fault::Refused);
-    stand.runtime.state.lock().unwrap().faults.push_back(fault);
+    // First the runtime is asked whether the container runs.
+    let faults = [None, Some(Fault::Refused)];
+    stand.runtime.state.lock().unwrap().faults.extend(faults);
     for _ in 0..30 {
         if faults_left() == 0 {
             break;
@@ -175,6 +176,31 @@ async fn a_log_that_was_moved_away_by_an_agent_that_crashed_is_opened_anew() {
     stand.node.log_files.files.lock().unwrap().remove(&path);
     stand.seconds(21).await;
     assert!(reopened(&stand) >= 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_of_a_container_that_has_ended_since_the_last_look_is_left_alone() {
+    let (stand, path) = with_log(1).await;
+    // Let a look at the runtime list the container as running, and end it right after that.
+    stand.seconds(9).await;
+    let id = stand.runtime.container("main").id;
+    stand.runtime.kill(&id, 0);
+    stand.node.log_files.files.lock().unwrap().remove(&path);
+    let asked = || {
+        let calls = stand.runtime.calls();
+        let call = format!("container_status {id}");
+        calls.iter().filter(|one| **one == call).count()
+    };
+    let before = asked();
+    for _ in 0..200 {
+        if asked() > before {
+            break;
+        }
+        stand.turn(Duration::from_millis(100)).await;
+    }
+    assert!(asked() > before, "it was looked at");
+    stand.turn(Duration::from_millis(100)).await;
+    assert_eq!(reopened(&stand), 0);
 }
 
 #[tokio::test(start_paused = true)]

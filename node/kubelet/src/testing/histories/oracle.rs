@@ -15,12 +15,16 @@ use crate::testing::stand::Stand;
 const GRACE_OVER: Duration = Duration::from_secs(2);
 /// Calls that were on their way when a pod was told to end are made within this time.
 const ON_THE_WAY: Duration = Duration::from_millis(2);
+/// The API's moments are whole seconds.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// What must hold at any moment.
 pub(super) fn check(stand: &Stand, api: &mut Api) {
     let mut state = stand.runtime.state.lock().unwrap();
     for moment in std::mem::take(&mut state.moments) {
         check_order(api, &moment);
+        check_deadline(api, &moment);
+        check_init(api, &moment);
     }
     let mut running: BTreeMap<(String, String), usize> = BTreeMap::new();
     for container in state
@@ -83,6 +87,62 @@ pub(super) fn check(stand: &Stand, api: &mut Api) {
         if uid.is_some_and(|uid| gone.contains(&uid)) {
             api.pods.remove(&index);
             api.deleting.remove(&index);
+        }
+    }
+}
+
+/// However often the agent was started anew: nobody gets more time than the pod's end leaves.
+fn check_deadline(api: &Api, moment: &Moment) {
+    let deadline = api.deadlines.get(moment.pod.as_str());
+    let (Some(grace), Some(deadline)) = (moment.stop, deadline) else {
+        return;
+    };
+    let told = api.ended.get(moment.pod.as_str());
+    if told.is_none_or(|(_, at)| moment.at <= *at + ON_THE_WAY) {
+        return;
+    }
+    let latest = (*deadline + SECOND).max(moment.at + GRACE_OVER);
+    let end = moment.at + grace;
+    assert!(
+        end <= latest,
+        "{} of {} has too long",
+        moment.name,
+        moment.pod
+    );
+}
+
+/// An init container that has succeeded does not run again in its sandbox.
+fn check_init(api: &mut Api, moment: &Moment) {
+    let spec = api
+        .known
+        .get(moment.pod.as_str())
+        .and_then(|pod| pod.spec.as_ref());
+    let init = spec.and_then(|spec| spec.init_containers.as_ref());
+    let plain = init.into_iter().flatten().filter(|one| !is_sidecar(one));
+    let plain: Vec<String> = plain.map(|one| one.name.clone()).collect();
+    let is_new = |one: &&ContainerStatus| one.name.as_str() == moment.name;
+    let newest = moment
+        .beside
+        .iter()
+        .filter(is_new)
+        .max_by_key(|one| one.attempt);
+    if let (None, Some(own)) = (moment.stop, newest)
+        && plain.contains(&moment.name)
+        && !api.edited.contains(moment.pod.as_str())
+    {
+        let key = (own.sandbox.to_string(), moment.name.clone());
+        assert!(
+            !api.done.contains(&key),
+            "{} of {} ran again",
+            moment.name,
+            moment.pod
+        );
+    }
+    for one in &moment.beside {
+        let succeeded = one.exit.as_ref().is_some_and(|exit| exit.code == 0);
+        if succeeded && plain.iter().any(|name| name == one.name.as_str()) {
+            api.done
+                .insert((one.sandbox.to_string(), one.name.to_string()));
         }
     }
 }

@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub(crate) unstoppable: Option<PodUid>,
     /// Pods whose sandboxes are not made before the caller's time is over.
     pub(crate) sandbox_hangs: Vec<PodUid>,
+    /// Pods of which the runtime answers nothing.
+    pub(crate) query_hangs: Vec<PodUid>,
     /// The runtime does not answer where its images lie.
     pub(crate) image_filesystem_hangs: bool,
     /// Commands in containers fail.
