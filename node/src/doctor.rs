@@ -4,6 +4,7 @@ mod cgroups;
 pub(crate) mod configuration;
 mod events;
 mod kernel;
+mod network;
 mod runtime;
 mod sysctls;
 
@@ -124,6 +125,7 @@ async fn examine(options: &NodeOptions) -> Vec<Check> {
     checks.extend(cgroups::examine());
     checks.extend(runtime::examine(options).await);
     checks.extend(sysctls::examine(options));
+    checks.extend(network::examine(options));
     checks
 }
 

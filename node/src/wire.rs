@@ -9,7 +9,7 @@ use swiftlet_cri::Cri;
 use swiftlet_kubelet::{Doors, Kubelet, KubeletOptions, NodeFacts, PodSettings, Timeline};
 use swiftlet_model::clock::SystemClock;
 use swiftlet_model::control_plane::ControlPlaneReceiver;
-use swiftlet_model::runtime::{Runtime, RuntimeEvents, RuntimePod};
+use swiftlet_model::runtime::RuntimeEvents;
 use swiftlet_node_link::kubeconfig::Kubeconfig;
 use swiftlet_node_link::{NodeLink, NodeLinkOptions};
 use swiftlet_pleg::{Pleg, PlegHandle, PlegOptions};
@@ -49,9 +49,9 @@ pub(crate) async fn run(options: &NodeOptions, settings: Settings) -> Result<()>
     share_root(options)?;
     let kubeconfig = Kubeconfig::read(&options.kubeconfig)?;
     let runtime = Arc::new(Cri::new(options.runtime_socket()));
-    let pods = known_pods(runtime.as_ref()).await?;
+    let sandboxes = known_sandboxes(&runtime).await?;
     let server = server::bind(options, &settings, &kubeconfig).await?;
-    let network = network::start(options, &pods)?;
+    let network = network::start(options, &sandboxes)?;
     let (link, control) = start_link(options, kubeconfig)?;
     let control_plane = Arc::new(link);
     let (pleg, lifecycle) = start_pleg(options, runtime.clone());
@@ -59,6 +59,7 @@ pub(crate) async fn run(options: &NodeOptions, settings: Settings) -> Result<()>
     tokio::spawn(network::sweep(
         network.sweeper(),
         runtime.clone(),
+        network::held_at_return(&runtime, network.sweeper()),
         shutdown.clone(),
     ));
     let facts = NodeFacts {
@@ -169,8 +170,8 @@ async fn until_signal<T>(
 
 /// What the runtime holds at the start. A runtime that does not answer is a reason not to start:
 /// without it nothing can be run, and addresses in use could be given away.
-async fn known_pods(runtime: &dyn Runtime) -> Result<Vec<RuntimePod>> {
-    let list = tokio::time::timeout(RUNTIME_LIMIT, runtime.list_pods()).await;
+async fn known_sandboxes(runtime: &Cri) -> Result<Vec<String>> {
+    let list = tokio::time::timeout(RUNTIME_LIMIT, runtime.sandbox_ids()).await;
     let list = list.context("the container runtime does not answer in time")?;
     list.context("needs a container runtime: start containerd, or see swiftlet-node doctor")
 }

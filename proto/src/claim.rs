@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use crate::quantity::Quantity;
@@ -12,6 +12,9 @@ use crate::selector::{LabelSelector, selects_node};
 
 /// `volumeMode` where it is left out.
 const MODE_DEFAULT: &str = "Filesystem";
+
+/// Says that no user chose the volume.
+pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
 /// A node, as far as volumes can tell nodes apart.
 #[derive(Clone, Copy, Debug)]
@@ -31,10 +34,42 @@ pub fn select<'a>(
 ) -> Option<&'a Arc<PersistentVolume>> {
     volumes
         .filter(|volume| meets(volume, claim) && node.is_none_or(|node| reaches(volume, node)))
-        .min_by_key(|volume| {
-            let unreserved = !is_for(volume, claim);
-            (unreserved, size(volume), volume.metadata.name.clone())
-        })
+        .min_by_key(|volume| rank(volume, claim))
+}
+
+/// All volumes that meet the claim, in the order in which [`select`] would choose them.
+pub fn matching<'a>(
+    volumes: impl Iterator<Item = &'a Arc<PersistentVolume>>,
+    claim: &PersistentVolumeClaim,
+) -> Vec<&'a Arc<PersistentVolume>> {
+    let mut all: Vec<_> = volumes.filter(|volume| meets(volume, claim)).collect();
+    all.sort_by_cached_key(|volume| rank(volume, claim));
+    all
+}
+
+/// Lower ones are chosen first.
+fn rank(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> (bool, i64, Option<String>) {
+    let unreserved = !is_for(volume, claim);
+    (unreserved, size(volume), volume.metadata.name.clone())
+}
+
+/// Writes into the volume for whom it is, and whether a user said so before.
+pub fn reserve_for(volume: &mut PersistentVolume, claim: &PersistentVolumeClaim) {
+    let spec = volume.spec.get_or_insert_default();
+    let reference = ObjectReference {
+        kind: Some("PersistentVolumeClaim".to_owned()),
+        api_version: Some("v1".to_owned()),
+        namespace: claim.metadata.namespace.clone(),
+        name: claim.metadata.name.clone(),
+        uid: claim.metadata.uid.clone(),
+        resource_version: claim.metadata.resource_version.clone(),
+        ..ObjectReference::default()
+    };
+    let by_user = spec.claim_ref.replace(reference).is_some();
+    if !by_user {
+        let annotations = volume.metadata.annotations.get_or_insert_default();
+        annotations.insert(BOUND_BY_CONTROLLER.to_owned(), "yes".to_owned());
+    }
 }
 
 /// The volume that stands reserved for exactly this claim, if there is one: it gets no other.
@@ -42,15 +77,18 @@ pub fn held<'a>(
     mut volumes: impl Iterator<Item = &'a Arc<PersistentVolume>>,
     claim: &PersistentVolumeClaim,
 ) -> Option<&'a Arc<PersistentVolume>> {
+    volumes.find(|volume| is_held_for(volume, claim))
+}
+
+/// Whether the volume stands reserved for exactly this claim, by its uid.
+pub fn is_held_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     let uid = claim.metadata.uid.as_deref().unwrap_or_default();
-    volumes.find(|volume| {
-        let reference = volume
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.claim_ref.as_ref());
-        let holder = reference.and_then(|reference| reference.uid.as_deref());
-        !uid.is_empty() && holder == Some(uid)
-    })
+    let reference = volume
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.claim_ref.as_ref());
+    let holder = reference.and_then(|reference| reference.uid.as_deref());
+    !uid.is_empty() && holder == Some(uid)
 }
 
 /// How much the claim asks for, in bytes.

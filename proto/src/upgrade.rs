@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderMap, HeaderValue,
-    TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderValue,
+    PROXY_AUTHORIZATION, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::Empty;
@@ -110,7 +110,15 @@ where
 /// The client's headers, those of the upgrade among them; who the client is, is settled here.
 fn headers_of(headers: &HeaderMap, host: &str) -> HeaderMap {
     let mut onward = headers.clone();
-    for name in [AUTHORIZATION, COOKIE, CONTENT_LENGTH, TRANSFER_ENCODING] {
+    // Nor is there a body that could be announced or waited for.
+    for name in [
+        AUTHORIZATION,
+        PROXY_AUTHORIZATION,
+        COOKIE,
+        CONTENT_LENGTH,
+        TRANSFER_ENCODING,
+        EXPECT,
+    ] {
         onward.remove(name);
     }
     if let Ok(host) = HeaderValue::from_str(host) {

@@ -1,6 +1,6 @@
 //! Kill -9 anything: no container restarts, no pod is lost, Ready does not flip.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use swiftlet_tests::demo::timeline::Watch;
@@ -132,4 +132,45 @@ fn crashes_in_the_middle_of_starts_lose_no_pod_and_leave_nothing() -> Result<()>
     let left = look().since(&before);
     assert!(left.is_empty(), "{left:?}");
     Ok(())
+}
+
+/// Rounds until the runtime was killed between a pod's address and its first note of the pod.
+const LOST_ROUNDS: usize = 10;
+/// What the node says when it frees what the runtime has lost.
+const FREED: &str = "attachments of unknown sandboxes freed";
+
+#[test]
+fn an_address_that_the_runtime_lost_in_a_crash_is_free_soon_after_its_return() -> Result<()> {
+    let folder = tempfile::Builder::new().prefix("swl").tempdir()?;
+    let mut options = StackOptions::new(&folder.path().join("s"));
+    options.log = "warn,swiftlet_node=info".to_owned();
+    let mut stack = Stack::start(options.clone())?;
+    let kubectl = stack.kubectl()?;
+    for round in 0..LOST_ROUNDS {
+        let name = format!("lost{round}");
+        let pods = manifest(&name, STORM_PODS, &options.busybox_image, "sleep 3600");
+        let pods = pods.replace("\"Never\"", "\"Always\"");
+        kubectl.with_input(&["create", "-f", "-"], &pods)?;
+        let give_up = Instant::now() + LIMIT;
+        while addresses_held(&options.dir).is_empty() {
+            anyhow::ensure!(Instant::now() < give_up, "round {round}: no address");
+            std::thread::yield_now();
+        }
+        stack.crash_containerd()?;
+        wait_ready(&kubectl, STORM_PODS).with_context(|| format!("round {round}"))?;
+        // Far sooner than two of the looks that are taken now and then.
+        wait_for("an address for each pod and no other", LIMIT, || {
+            (addresses_held(&options.dir).len() == STORM_PODS).then_some(())
+        })
+        .with_context(|| format!("round {round}"))?;
+        kubectl.run(&["delete", "pods", "--all", "--wait=false"])?;
+        wait_gone(&kubectl).with_context(|| format!("round {round}"))?;
+        wait_for("all addresses free", LIMIT, || {
+            addresses_held(&options.dir).is_empty().then_some(())
+        })?;
+        if std::fs::read_to_string(stack.node_log())?.contains(FREED) {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("no round lost an address");
 }

@@ -16,8 +16,10 @@ use crate::ipam::range_set::RangeSet;
 use crate::netlink::route::Hop;
 use crate::result::Dns;
 
+mod culprit;
 mod extras;
 mod fields;
+mod removal;
 mod restrictions;
 
 pub(crate) use extras::Extras;
@@ -69,7 +71,8 @@ pub struct NetworkConf {
 impl NetworkConf {
     /// Reads and checks a conf.
     pub fn parse(json: &[u8]) -> Result<Self, NetworkError> {
-        let fields: Fields = serde_json::from_slice(json).map_err(NetworkError::Decode)?;
+        let fields: Result<Fields, _> = serde_json::from_slice(json);
+        let fields = fields.map_err(|error| culprit::named(json, error))?;
         fields.refuse_what_is_not_served()?;
         let bridges = bridge_names(&fields)?;
         let sets = range_sets(&fields.ipam)?;
@@ -116,19 +119,6 @@ impl NetworkConf {
                 .map(|attachment| (attachment.container_id, attachment.ifname))
                 .collect(),
         })
-    }
-
-    /// Reads a conf for DEL: what the runtime asked for this one pod does not matter any more, and
-    /// must not keep its parts here for ever.
-    pub(crate) fn parse_to_remove(json: &[u8]) -> Result<Self, NetworkError> {
-        let mut conf: serde_json::Value =
-            serde_json::from_slice(json).map_err(NetworkError::Decode)?;
-        if let Some(fields) = conf.as_object_mut() {
-            fields.retain(|name, _| !["runtimeConfig", "args", "prevResult"].contains(&&**name));
-            let ipam = fields.get_mut("ipam").and_then(|ipam| ipam.as_object_mut());
-            ipam.map(|ipam| ipam.remove("resolvConf"));
-        }
-        Self::parse(conf.to_string().as_bytes())
     }
 
     /// The version in which an error about this conf is written.

@@ -59,6 +59,15 @@ pub enum NetworkError {
     /// The conf cannot be read.
     #[error("cannot read the network configuration")]
     Decode(#[source] serde_json::Error),
+    /// A field of the conf cannot be read.
+    #[error("cannot read the network configuration's field {field:?}")]
+    Field {
+        /// Path of the field.
+        field: String,
+        /// Why not.
+        #[source]
+        source: serde_json::Error,
+    },
     /// A field of the conf is wrong or not served.
     #[error("network configuration field {field:?}: {reason}")]
     Conf {
@@ -194,7 +203,7 @@ impl NetworkError {
     pub fn code(&self) -> u32 {
         match self {
             Self::Environment { .. } => code::ENVIRONMENT,
-            Self::Decode(_) => code::DECODE,
+            Self::Decode(_) | Self::Field { .. } => code::DECODE,
             Self::Conf { .. } => code::INVALID_CONF,
             Self::Version(_) => code::INCOMPATIBLE_VERSION,
             Self::Netns(NetnsError::Open { .. }) => code::UNKNOWN_CONTAINER,

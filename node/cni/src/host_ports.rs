@@ -24,17 +24,18 @@ use nix::errno::Errno;
 
 use crate::error::NetworkError;
 use crate::masquerade::families;
-use crate::netlink::conntrack;
 use crate::netlink::nft::{self, Family, Table, Transaction};
 use crate::netlink::socket::NetlinkSocket;
 
 mod files;
+mod flows;
 mod mapping;
 mod table;
 
+pub(crate) use flows::{Locked, SharedHostPorts};
 pub(crate) use mapping::{PortMapping, Ports, Protocol};
 
-/// Where a network's folder is not known yet.
+/// The folder of the files, in the network's folder.
 const FOLDER: &str = "hostports";
 /// The suffix of the table's name.
 const TABLE_SUFFIX: &str = "-hostports";
@@ -45,43 +46,55 @@ const STEP: &str = "write the host ports (is nf_tables available?)";
 #[derive(Debug)]
 pub(crate) struct HostPorts {
     table: String,
-    folder: Option<PathBuf>,
+    /// Of the network whose request is served.
+    folder: PathBuf,
+    /// Whose files have been read.
+    folders: BTreeSet<PathBuf>,
     /// By container id.
-    ports: BTreeMap<String, Ports>,
+    ports: BTreeMap<String, Held>,
     /// Sandboxes that an earlier process wrote down.
     adopted: BTreeSet<String>,
     /// Of both families; which tables there are follows from them.
     subnets: BTreeSet<IpNet>,
     /// The tables are as they should be, as far as we know.
     written: bool,
+    /// Opened or closed, with flows of before.
+    changed: Vec<Ports>,
+}
+
+/// A sandbox's ports, and where they are written down.
+#[derive(Clone, Debug)]
+struct Held {
+    ports: Ports,
+    folder: PathBuf,
 }
 
 impl HostPorts {
-    pub(crate) fn new(table: &str) -> Self {
+    fn new(table: &str) -> Self {
         Self {
             table: table_name(table),
-            folder: None,
+            folder: PathBuf::new(),
+            folders: BTreeSet::new(),
             ports: BTreeMap::new(),
             adopted: BTreeSet::new(),
             subnets: BTreeSet::new(),
             written: false,
+            changed: Vec::new(),
         }
     }
 
-    /// Reads what an earlier process wrote into `data_dir`, and makes the tables from it.
+    /// Turns to a network. Reads what an earlier process wrote into its `data_dir`, once, and makes
+    /// the tables from it. That they cannot be made is the misfortune of pods with ports alone:
+    /// the others come and go, and so does the node.
     pub(crate) fn open(&mut self, data_dir: &Path, nets: &[IpNet]) -> Result<(), NetworkError> {
         let known = self.subnets.len();
         self.subnets.extend(nets);
-        let folder = data_dir.join(FOLDER);
-        if self.folder.as_ref() != Some(&folder) {
-            for (container_id, ports) in files::load(&folder)? {
-                self.adopted.insert(container_id.clone());
-                self.ports.insert(container_id, ports);
-            }
-            self.folder = Some(folder);
+        self.folder = data_dir.join(FOLDER);
+        if !self.folders.contains(&self.folder) {
+            self.adopt(files::load(&self.folder)?);
+            self.folders.insert(self.folder.clone());
             self.written = false;
-            // Without a file no port is anybody's, whatever a table of before says. A kernel
-            // without nftables has none.
+            // Without a file no port is anybody's, whatever a table of before says.
             if self.ports.is_empty()
                 && let Err(error) = crate::masquerade::remove(&self.table)
             {
@@ -93,10 +106,35 @@ impl HostPorts {
         if self.written || self.ports.is_empty() {
             return Ok(());
         }
-        self.write_all(&mut NetlinkSocket::netfilter()?)
+        let made = NetlinkSocket::netfilter().and_then(|mut socket| self.write_all(&mut socket));
+        if let Err(error) = made {
+            tracing::warn!(%error, "the host ports of running pods lead nowhere");
+        }
+        Ok(())
+    }
+
+    /// Takes over what is in files. Of two that have the same port the newer one is right: whoever
+    /// wrote it had taken the port from the other, whose file then stayed.
+    fn adopt(&mut self, mut files: Vec<files::Found>) {
+        files.sort_by_key(|found| std::cmp::Reverse(found.written));
+        for found in files {
+            let id = found.container_id;
+            let conflict = self.refuse_conflicts(&id, &found.ports);
+            if let Err(error) = conflict {
+                tracing::warn!(container_id = id, %error, "host ports of before are dropped");
+                // If it stays, it is dropped again at the next start.
+                let removed = files::remove(&self.folder, &id);
+                removed.unwrap_or_else(|error| tracing::warn!(%error, "their file stays"));
+            } else if !self.ports.contains_key(&id) {
+                let (ports, folder) = (found.ports, self.folder.clone());
+                self.ports.insert(id.clone(), Held { ports, folder });
+                self.adopted.insert(id);
+            }
+        }
     }
 
     /// Sends the ports to the pod. Repeating it is success; another sandbox's port is an error.
+    /// What an attempt that failed has done goes with [`Self::remove`].
     pub(crate) fn add(
         &mut self,
         container_id: &str,
@@ -114,12 +152,16 @@ impl HostPorts {
             });
         }
         self.refuse_conflicts(container_id, &ports)?;
-        if let Some(folder) = &self.folder {
-            files::save(folder, container_id, &ports)?;
-        }
         let mut socket = NetlinkSocket::netfilter()?;
-        self.ports.insert(container_id.to_owned(), ports.clone());
-        if self.written && self.all_exist(&mut socket)? {
+        let held = Held {
+            ports: ports.clone(),
+            folder: self.folder.clone(),
+        };
+        // Known before there is a file: one that nobody knows of would be there for ever.
+        let before = self.ports.insert(container_id.to_owned(), held);
+        files::save(&self.folder, container_id, &ports)?;
+        let has_others = before.is_some_and(|before| before.ports != ports);
+        if self.written && !has_others && self.all_exist(&mut socket)? {
             let transaction = self.change(|transaction, family| {
                 table::add(transaction, family, &ports);
             });
@@ -131,42 +173,45 @@ impl HostPorts {
         } else {
             self.write_all(&mut socket)?;
         }
-        forget_flows(&ports);
+        self.changed.push(ports);
         Ok(())
     }
 
     /// Takes a sandbox's ports back; it need not have any.
     pub(crate) fn remove(&mut self, container_id: &str) -> Result<(), NetworkError> {
-        let Some(ports) = self.ports.get(container_id).cloned() else {
-            return Ok(());
+        let Some(held) = self.ports.get(container_id).cloned() else {
+            // A file that was not read, perhaps: without its sandbox it is nobody's.
+            let mut folders = self.folders.iter();
+            return folders.try_for_each(|folder| files::remove(folder, container_id));
         };
+        // The file first: if it stays, all stays, and the next call finds all.
+        files::remove(&held.folder, container_id)?;
         let mut socket = NetlinkSocket::netfilter()?;
         let transaction = self.change(|transaction, family| {
-            table::delete(transaction, family, &ports);
+            table::delete(transaction, family, &held.ports);
         });
         let refused = transaction.commit(&mut socket, STEP)?;
         // Known no longer only when they lead nowhere: the address will be another pod's.
         self.ports.remove(container_id);
-        self.adopted.remove(container_id);
-        match refused {
-            None => {}
-            // Somebody has changed the table: nothing was deleted, so it is made anew without them.
-            Some(Errno::ENOENT) => {
-                if let Err(error) = self.write_all(&mut socket) {
-                    self.ports.insert(container_id.to_owned(), ports);
-                    return Err(error);
-                }
-            }
-            Some(source) => {
-                self.ports.insert(container_id.to_owned(), ports);
-                return Err(NetworkError::Kernel { step: STEP, source });
-            }
-        }
-        forget_flows(&ports);
-        match &self.folder {
-            Some(folder) => files::remove(folder, container_id),
+        let gone = match refused {
             None => Ok(()),
+            // Somebody has changed the table: nothing was deleted, so it is made anew without them.
+            Some(Errno::ENOENT) => self.write_all(&mut socket),
+            Some(source) => Err(NetworkError::Kernel { step: STEP, source }),
+        };
+        if gone.is_err() {
+            self.ports.insert(container_id.to_owned(), held);
+            return gone;
         }
+        self.adopted.remove(container_id);
+        self.changed.push(held.ports);
+        Ok(())
+    }
+
+    /// Whether a port of the sandbox leads to the address.
+    pub(crate) fn leads_to(&self, container_id: &str, address: IpAddr) -> bool {
+        let held = self.ports.get(container_id);
+        held.is_some_and(|held| held.ports.addresses.contains(&address))
     }
 
     /// The sandboxes that have ports.
@@ -185,15 +230,26 @@ impl HostPorts {
         NetworkError::collected(errors.collect()).map(|()| dead.len())
     }
 
+    /// Writes the tables again if somebody has changed them, and says whether it did.
+    pub(crate) fn verify(&mut self) -> Result<bool, NetworkError> {
+        if self.ports.is_empty() {
+            return Ok(false);
+        }
+        let mut socket = NetlinkSocket::netfilter()?;
+        if self.written && self.whole().is_in_force(&mut socket)? {
+            return Ok(false);
+        }
+        self.write_all(&mut socket).map(|()| true)
+    }
+
     fn refuse_conflicts(&self, container_id: &str, wanted: &Ports) -> Result<(), NetworkError> {
         let others = self.ports.iter().filter(|(id, _)| *id != container_id);
-        for (holder, ports) in others {
-            let taken = wanted.mappings.iter().find(|wanted| {
-                ports
-                    .mappings
-                    .iter()
-                    .any(|held| held.conflicts_with(wanted))
-            });
+        for (holder, held) in others {
+            let is_taken = |wanted: &&PortMapping| {
+                let mut mappings = held.ports.mappings.iter();
+                mappings.any(|held| held.conflicts_with(wanted))
+            };
+            let taken = wanted.mappings.iter().find(is_taken);
             if let Some(mapping) = taken {
                 return Err(NetworkError::HostPortTaken {
                     port: mapping.to_string(),
@@ -204,14 +260,18 @@ impl HostPorts {
         Ok(())
     }
 
-    fn write_all(&mut self, socket: &mut NetlinkSocket) -> Result<(), NetworkError> {
-        let transaction = self.change(|transaction, family| {
+    /// What makes the tables anew.
+    fn whole(&self) -> Transaction<'_> {
+        self.change(|transaction, family| {
             table::make(transaction, family, &self.subnets);
-            for ports in self.ports.values() {
-                table::add(transaction, family, ports);
+            for held in self.ports.values() {
+                table::add(transaction, family, &held.ports);
             }
-        });
-        match transaction.commit(socket, STEP)? {
+        })
+    }
+
+    fn write_all(&mut self, socket: &mut NetlinkSocket) -> Result<(), NetworkError> {
+        match self.whole().commit(socket, STEP)? {
             None => {
                 self.written = true;
                 Ok(())
@@ -252,26 +312,4 @@ pub(crate) fn delete(table: &str) -> Result<(), NetworkError> {
 
 fn table_name(table: &str) -> String {
     format!("{table}{TABLE_SUFFIX}")
-}
-
-/// Packets of UDP follow the way of the ones before them, for half a minute and more, whatever the
-/// rules say by now; so what is known of these ports is forgotten.
-fn forget_flows(ports: &Ports) {
-    let udp = ports
-        .mappings
-        .iter()
-        .filter(|one| one.protocol == Protocol::Udp);
-    let udp: Vec<u16> = udp.map(|one| one.host_port).collect();
-    if udp.is_empty() {
-        return;
-    }
-    let families: BTreeSet<_> = ports.addresses.iter().copied().map(Family::of).collect();
-    for family in families {
-        let forgotten = NetlinkSocket::netfilter()
-            .and_then(|mut socket| conntrack::forget_udp(&mut socket, family, &udp));
-        match forgotten {
-            Ok(flows) => tracing::debug!(?udp, flows, "flows of UDP host ports forgotten"),
-            Err(error) => tracing::warn!(?udp, %error, "old flows of UDP host ports may go on"),
-        }
-    }
 }

@@ -4,10 +4,10 @@
 //! [`store`] keeps host-local's files. [`Pool`] puts them together for one network: a pod gets one
 //! address of each range set of its bridge, or none at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use ipnet::IpNet;
@@ -17,6 +17,7 @@ use crate::error::NetworkError;
 pub mod allocator;
 pub mod range;
 pub mod range_set;
+mod release;
 pub mod requested;
 mod runs;
 pub mod store;
@@ -63,6 +64,8 @@ pub(crate) struct Pool {
     /// A mutex and no owner task: the callers are threads, the decision takes a microsecond, and
     /// files are written outside of it.
     state: Mutex<State>,
+    /// Somebody is done with freeing an address.
+    released: Condvar,
     store: Store,
 }
 
@@ -73,6 +76,8 @@ struct State {
     /// Addresses on disk that are outside of the ranges: from a conf of before. They are freed by
     /// DEL like all others.
     strangers: BTreeMap<IpAddr, Holder>,
+    /// Addresses that a thread frees at this moment.
+    releasing: BTreeSet<IpAddr>,
 }
 
 impl Pool {
@@ -85,6 +90,7 @@ impl Pool {
         let mut state = State {
             shards: sets.into_iter().map(allocators).collect(),
             strangers: BTreeMap::new(),
+            releasing: BTreeSet::new(),
         };
         for (address, holder) in store.load()? {
             state.adopt(address, holder);
@@ -96,6 +102,7 @@ impl Pool {
         }
         Ok(Self {
             state: Mutex::new(state),
+            released: Condvar::new(),
             store,
         })
     }
@@ -160,10 +167,20 @@ impl Pool {
         Ok(count)
     }
 
+    /// An address of the holder, if it has one: in the ranges, or outside of them from before.
+    pub(crate) fn address_of(&self, holder: &Holder) -> Option<IpAddr> {
+        self.state().address_of(holder)
+    }
+
     /// The containers that hold an address.
     pub(crate) fn containers(&self) -> Vec<String> {
         let holders = self.holders().into_iter();
         holders.map(|holder| holder.container_id).collect()
+    }
+
+    /// The addresses of the holders that are picked.
+    pub(crate) fn held_by(&self, picked: impl Fn(&Holder) -> bool) -> Vec<(IpAddr, Holder)> {
+        self.state().addresses_where(|holder, _| picked(holder))
     }
 
     /// Who holds an address; whoever holds several is there several times.
@@ -192,7 +209,7 @@ impl Pool {
     fn pick(&self, holder: &Holder, first: usize, asked: &[IpAddr]) -> Result<Lease, NetworkError> {
         let mut state = self.state();
         // Under the lock that the pick is made under: of two requests for one pod one is refused.
-        if let Some(address) = state.lease_of(holder).and_then(|lease| lease.ips().next()) {
+        if let Some(address) = state.address_of(holder) {
             return Err(NetworkError::AlreadyAttached {
                 container_id: holder.container_id.clone(),
                 address,
@@ -229,12 +246,7 @@ impl Pool {
                 continue;
             }
             let written = lease.ips().take_while(|before| *before != address);
-            let errors = written.filter_map(|before| self.store.release(before).err());
-            let undone = NetworkError::collected(errors.collect());
-            let mut state = self.state();
-            for address in lease.ips() {
-                state.cancel(address);
-            }
+            let undone = self.cancel(lease, written, holder);
             return match (outcome, undone) {
                 (Ok(_), undone) => undone.map(|()| Some(address)),
                 (Err(error), undone) => Err(error.after_undo(undone)),
@@ -271,41 +283,6 @@ impl Pool {
             }
         }
         Ok(())
-    }
-
-    fn release_all(&self, addresses: Vec<(IpAddr, Holder)>) -> Result<(), NetworkError> {
-        let mut errors = Vec::new();
-        for (address, holder) in addresses {
-            if let Err(error) = self.release_one(address, &holder) {
-                errors.push(error);
-            }
-        }
-        NetworkError::collected(errors)
-    }
-
-    fn release_one(&self, address: IpAddr, holder: &Holder) -> Result<(), NetworkError> {
-        match self.store.read(address)? {
-            // The reference plugin freed it, and gave it to another pod: the file is that pod's.
-            Some(other) if other != *holder && other != Holder::default() => {
-                self.state().adopt(address, other);
-            }
-            // The file goes first: an address is free for others only when nothing says that it
-            // is taken. A file that stays keeps its address.
-            _ => {
-                self.store.release(address)?;
-                self.forget(address);
-            }
-        }
-        Ok(())
-    }
-
-    fn forget(&self, address: IpAddr) {
-        let now = Instant::now();
-        let mut state = self.state();
-        state.strangers.remove(&address);
-        for allocator in state.allocators_mut() {
-            allocator.release(address, now);
-        }
     }
 
     /// The state is a plain value that no panic can leave half-changed, so a poisoned lock is
@@ -373,6 +350,13 @@ impl State {
             shard,
         });
         leases.find(|lease| !lease.addresses.is_empty())
+    }
+
+    fn address_of(&self, holder: &Holder) -> Option<IpAddr> {
+        let leased = self.lease_of(holder).and_then(|lease| lease.ips().next());
+        let mut strangers = self.strangers.iter();
+        let mut stranger = || strangers.find(|(_, other)| *other == holder);
+        leased.or_else(|| stranger().map(|(address, _)| *address))
     }
 
     fn addresses_of(&self, holder: &Holder) -> Vec<IpAddr> {

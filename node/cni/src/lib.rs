@@ -39,6 +39,8 @@ pub mod failpoint;
 #[cfg(all(feature = "server", not(feature = "failpoints")))]
 mod failpoint;
 #[cfg(feature = "server")]
+pub mod host_check;
+#[cfg(feature = "server")]
 mod host_ports;
 #[cfg(feature = "server")]
 pub mod ipam;

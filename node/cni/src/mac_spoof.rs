@@ -46,15 +46,38 @@ impl MacSpoof {
         }
     }
 
-    /// Takes over the ports of an earlier process: what is in the table for others goes.
-    pub(crate) fn open(&mut self, ports: Marked) -> Result<(), NetworkError> {
+    /// Takes over the ports of an earlier process: what is in the table for others goes. A node
+    /// that cannot write the table serves all other pods, and [`Self::verify`] tries again.
+    pub(crate) fn open(&mut self, ports: Marked) {
         self.ports = ports;
-        let mut socket = NetlinkSocket::netfilter()?;
-        // A node without such pods has no table.
-        if self.ports.iter().next().is_none() {
-            return nft::delete_table(&mut socket, self.table());
+        let written = NetlinkSocket::netfilter().and_then(|mut socket| {
+            // A node without such pods has no table.
+            if self.is_empty() {
+                return nft::delete_table(&mut socket, self.table());
+            }
+            self.write_all(&mut socket)
+        });
+        match written {
+            Ok(()) => {}
+            Err(error) if self.is_empty() => tracing::debug!(%error, "no table to remove"),
+            Err(error) => tracing::warn!(%error, "frames of running pods are not guarded"),
         }
-        self.write_all(&mut socket)
+    }
+
+    /// Writes the table again if somebody has changed it, and says whether it did.
+    pub(crate) fn verify(&self) -> Result<bool, NetworkError> {
+        if self.is_empty() {
+            return Ok(false);
+        }
+        let mut socket = NetlinkSocket::netfilter()?;
+        if self.whole().is_in_force(&mut socket)? {
+            return Ok(false);
+        }
+        self.write_all(&mut socket).map(|()| true)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ports.iter().next().is_none()
     }
 
     /// Guards a port.
@@ -120,13 +143,18 @@ impl MacSpoof {
         }
     }
 
-    fn write_all(&self, socket: &mut NetlinkSocket) -> Result<(), NetworkError> {
+    /// What makes the table anew.
+    fn whole(&self) -> Transaction<'_> {
         let mut transaction = Transaction::of(self.table());
         make(&mut transaction);
         for (port, mark) in self.ports.iter() {
             add(&mut transaction, port, mark.mac);
         }
-        match transaction.commit(socket, STEP)? {
+        transaction
+    }
+
+    fn write_all(&self, socket: &mut NetlinkSocket) -> Result<(), NetworkError> {
+        match self.whole().commit(socket, STEP)? {
             None => Ok(()),
             Some(source) => Err(NetworkError::Kernel { step: STEP, source }),
         }

@@ -12,6 +12,7 @@ pub(crate) mod address;
 pub(crate) mod conntrack;
 pub(crate) mod link;
 pub(crate) mod nft;
+pub(crate) mod nsid;
 pub(crate) mod qdisc;
 pub(crate) mod route;
 pub(crate) mod socket;

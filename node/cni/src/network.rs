@@ -4,7 +4,7 @@
 //! ADD    reserve ─▶ Reserved ─link─▶ Linked ─address─▶ Addressed ─route─▶ Routed ─ports─▶ result
 //!                       └──────────────┴───── undo ───────┴───────────────┘
 //! DEL    close the host ports, free the address; the veth pair goes with the pod's namespace, and
-//!        with it most of what bounds the pod (restrictions.rs), the rest is taken off
+//!        with it most of what bounds the pod (restrictions.rs), the rest is taken off (detach.rs)
 //! CHECK  the lease, and the interface, address and routes in the pod
 //! GC     free what no valid attachment holds
 //! ```
@@ -25,10 +25,9 @@ use swiftlet_sys::netns;
 use crate::bridge::{self, Bridge, BridgeSpec};
 use crate::conf::NetworkConf;
 use crate::error::NetworkError;
-use crate::host_ports::{self, HostPorts};
-use crate::ipam::allocator::Holder;
+use crate::host_ports::{self, Locked, SharedHostPorts};
+use crate::ipam::Pool;
 use crate::ipam::range_set::RangeSet;
-use crate::ipam::{Pool, Retain};
 use crate::masquerade::{self, Masquerade};
 use crate::netlink::socket::NetlinkSocket;
 use crate::observer::NetworkAttached;
@@ -36,16 +35,22 @@ use crate::options::NetworkOptions;
 use crate::request::{Attachment, Request};
 use crate::result::AddResult;
 
+mod bridges;
 mod check;
+mod detach;
 mod in_flight;
 mod leftovers;
 mod names;
+mod namespaces;
 mod phases;
 mod pod_ipv6;
 mod restrictions;
+mod rules;
 mod sweep;
 
+use bridges::Bridges;
 use in_flight::InFlight;
+pub(crate) use in_flight::Ticket;
 use phases::{Host, Reserved};
 use restrictions::{Port, Restrictions};
 use sweep::Suspects;
@@ -70,15 +75,16 @@ struct OpenPool {
 /// All networks of a node. Its state is what the kernel and the files say; what is here saves
 /// asking again.
 ///
-/// Mutexes, because the users are threads that each hold one for microseconds; only the first pod
-/// of a network waits for a kernel request under one, and so do the others, on purpose.
+/// Mutexes, because the users are threads that each hold one for microseconds, or for one request
+/// of the kernel: those of the host ports and of the masquerading while a table is changed or read,
+/// that of the bridges while the first pod of a network waits for its bridge.
 #[derive(Debug)]
 pub(crate) struct Network {
     options: NetworkOptions,
     pools: Mutex<HashMap<PathBuf, OpenPool>>,
-    bridges: Mutex<HashMap<String, (BridgeSpec, Bridge)>>,
+    bridges: Bridges,
     masquerade: Mutex<Masquerade>,
-    host_ports: Mutex<HostPorts>,
+    host_ports: SharedHostPorts,
     restrictions: Restrictions,
     /// What was nobody's at the last sweep.
     suspects: Mutex<Suspects>,
@@ -89,11 +95,11 @@ impl Network {
     pub(crate) fn new(options: NetworkOptions) -> Self {
         Self {
             masquerade: Mutex::new(Masquerade::new(&options.nft_table)),
-            host_ports: Mutex::new(HostPorts::new(&options.nft_table)),
+            host_ports: SharedHostPorts::new(&options.nft_table),
             restrictions: Restrictions::new(&options.nft_table),
             options,
             pools: Mutex::default(),
-            bridges: Mutex::default(),
+            bridges: Bridges::default(),
             suspects: Mutex::default(),
             in_flight: InFlight::default(),
         }
@@ -103,7 +109,22 @@ impl Network {
         &self.options
     }
 
-    /// Serves one request; the bytes are for the plugin's stdout.
+    /// Waits until no other request for the same container is served; they wait for this one until
+    /// the ticket goes.
+    pub(crate) fn begin<'a>(
+        &'a self,
+        request: &'a Request,
+        deadline: Deadline,
+    ) -> Result<Ticket<'a>, NetworkError> {
+        let id = match request {
+            Request::Add(attachment) | Request::Del(attachment) => &attachment.holder.container_id,
+            _ => "",
+        };
+        let ticket = self.in_flight.begin(id, deadline.left());
+        ticket.ok_or_else(|| deadline.exceeded())
+    }
+
+    /// Serves one request, whose ticket the caller holds; the bytes are for the plugin's stdout.
     pub(crate) fn serve(
         &self,
         host: &mut NetlinkSocket,
@@ -119,26 +140,10 @@ impl Network {
             conf.extras.add(&attachment.args);
             attachment.refuse_second(conf.extras.previous.as_ref())?;
         }
-        let id = match request {
-            Request::Add(attachment) | Request::Del(attachment) => &attachment.holder.container_id,
-            _ => "",
-        };
-        let _ticket = self.in_flight.begin(id);
         match request {
             Request::Add(attachment) => self.add(host, attachment, &conf, deadline),
             Request::Del(attachment) => {
-                // The ports first: the address may be another pod's a moment later.
-                let ports = self
-                    .host_ports(&conf)?
-                    .remove(&attachment.holder.container_id);
-                let port = Port {
-                    conf: &conf,
-                    holder: &attachment.holder,
-                };
-                let bounds = self.restrictions.remove(host, port);
-                let address = self.pool(&conf)?.release(&attachment.holder).map(drop);
-                let errors = [ports, bounds, address].into_iter().filter_map(Result::err);
-                NetworkError::collected(errors.collect())?;
+                self.detach(host, &conf, &attachment.holder)?;
                 Ok(Vec::new())
             }
             Request::Check(attachment) => self.check(host, attachment, &conf),
@@ -153,13 +158,15 @@ impl Network {
         let conf = NetworkConf::parse(conf)?;
         drop(self.host_ports(&conf)?);
         self.restrictions.adopt(&mut NetlinkSocket::route()?)?;
-        self.pool(&conf).map(drop)
+        let pool = self.pool(&conf)?;
+        self.open_rules(&conf, !pool.holders().is_empty());
+        Ok(())
     }
 
     /// Removes bridges, rules and unused address files. Runs in the host's namespace.
     pub(crate) fn teardown(&self) -> Result<(), NetworkError> {
         let mut errors = Vec::new();
-        let mut names = self.bridge_names();
+        let mut names = self.bridges.names();
         if let Some(conf) = &self.options.conf {
             match NetworkConf::parse(conf) {
                 Ok(conf) => names.extend(conf.bridges),
@@ -173,7 +180,7 @@ impl Network {
         errors.extend(masquerade::remove(&self.options.nft_table).err());
         errors.extend(host_ports::delete(&self.options.nft_table).err());
         errors.extend(self.restrictions.teardown().err());
-        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let pools = self.lock_pools();
         for open in pools.values() {
             errors.extend(open.pool.remove_if_unused().err());
         }
@@ -189,6 +196,7 @@ impl Network {
     ) -> Result<Vec<u8>, NetworkError> {
         let pod_netns = netns::open(attachment.netns.as_deref().unwrap_or("".as_ref()))?;
         let pool = self.pool(conf)?;
+        self.refuse_attached(&attachment.holder)?;
         let shard = names::shard(&attachment.holder, conf.bridges.len());
         let host = Host {
             network: self,
@@ -223,22 +231,6 @@ impl Network {
         }
     }
 
-    fn collect_garbage(&self, conf: &NetworkConf) -> Result<Vec<u8>, NetworkError> {
-        let valid = |holder: &Holder| {
-            conf.valid_attachments
-                .iter()
-                .any(|(id, ifname)| *id == holder.container_id && *ifname == holder.ifname)
-        };
-        self.restrictions.collect_garbage(conf)?;
-        let freed = self.pool(conf)?.retain(valid, Retain::All)?;
-        tracing::info!(
-            network = conf.name,
-            freed,
-            "addresses without a valid attachment freed"
-        );
-        Ok(Vec::new())
-    }
-
     fn tell(&self, attachment: &Attachment, addresses: Vec<IpAddr>, deadline: Deadline) {
         let duration = deadline.started.elapsed();
         let container_id = &attachment.holder.container_id;
@@ -255,27 +247,25 @@ impl Network {
     }
 
     fn open_pools(&self) -> Vec<Arc<Pool>> {
-        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let pools = self.lock_pools();
         pools.values().map(|open| Arc::clone(&open.pool)).collect()
     }
 
     /// The host ports, with what an earlier process wrote down.
-    fn host_ports(&self, conf: &NetworkConf) -> Result<MutexGuard<'_, HostPorts>, NetworkError> {
+    fn host_ports(&self, conf: &NetworkConf) -> Result<Locked<'_>, NetworkError> {
         let mut host_ports = self.lock_host_ports();
         host_ports.open(&data_dir(conf), &conf.subnets)?;
         Ok(host_ports)
     }
 
-    fn lock_host_ports(&self) -> MutexGuard<'_, HostPorts> {
-        self.host_ports
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock_host_ports(&self) -> Locked<'_> {
+        self.host_ports.lock()
     }
 
     /// The addresses of the conf's network, opened at the first request and when ranges change.
     fn pool(&self, conf: &NetworkConf) -> Result<Arc<Pool>, NetworkError> {
         let dir = data_dir(conf).join(&conf.name);
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.lock_pools();
         match pools.entry(dir) {
             Entry::Occupied(open) if open.get().sets == conf.range_sets => {
                 Ok(Arc::clone(&open.get().pool))
@@ -292,6 +282,24 @@ impl Network {
         }
     }
 
+    /// The same for what only frees: whatever the ranges are, those of before serve.
+    fn pool_to_release(&self, conf: &NetworkConf) -> Result<Arc<Pool>, NetworkError> {
+        let known = self
+            .lock_pools()
+            .get(&data_dir(conf).join(&conf.name))
+            .map(|open| Arc::clone(&open.pool));
+        known.map_or_else(|| self.pool(conf), Ok)
+    }
+
+    /// The folders of the networks that are open.
+    fn pool_folders(&self) -> Vec<PathBuf> {
+        self.lock_pools().keys().cloned().collect()
+    }
+
+    fn lock_pools(&self) -> MutexGuard<'_, HashMap<PathBuf, OpenPool>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The bridge of a range set, made at the first request.
     fn bridge(
         &self,
@@ -300,44 +308,12 @@ impl Network {
         shard: usize,
         pool: &Pool,
     ) -> Result<Bridge, NetworkError> {
-        let spec = bridge_spec(conf, shard);
-        let mut bridges = self.bridges.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, bridge)) = bridges.get(&spec.name)
-            && *known == spec
-        {
-            return Ok(bridge.clone());
-        }
-        let bridge = bridge::ensure(socket, &spec)?;
+        let bridge = self.bridges.ensure(socket, &bridge_spec(conf, shard))?;
+        // For each network that uses it, whoever was the first.
         for address in &bridge.foreign {
             pool.exclude(*address);
         }
-        bridges.insert(spec.name.clone(), (spec, bridge.clone()));
         Ok(bridge)
-    }
-
-    /// The bridges that pods were attached to since the start.
-    fn bridge_names(&self) -> Vec<String> {
-        let bridges = self.bridges.lock().unwrap_or_else(PoisonError::into_inner);
-        bridges.keys().cloned().collect()
-    }
-
-    /// Somebody took the bridge away: look again at the next request.
-    fn forget_bridge(&self, name: &str) {
-        self.bridges
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(name);
-    }
-
-    fn masquerade(&self, conf: &NetworkConf) -> Result<(), NetworkError> {
-        if !conf.masquerade {
-            return Ok(());
-        }
-        let mut masquerade = self
-            .masquerade
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        masquerade.ensure(&conf.name, &conf.subnets)
     }
 }
 
@@ -350,12 +326,20 @@ impl Deadline {
     }
 
     fn check(self) -> Result<(), NetworkError> {
-        if self.started.elapsed() < self.limit {
-            return Ok(());
+        if self.left().is_zero() {
+            return Err(self.exceeded());
         }
-        Err(NetworkError::Deadline {
+        Ok(())
+    }
+
+    fn left(self) -> Duration {
+        self.limit.saturating_sub(self.started.elapsed())
+    }
+
+    fn exceeded(self) -> NetworkError {
+        NetworkError::Deadline {
             limit_ms: self.limit.as_millis(),
-        })
+        }
     }
 }
 

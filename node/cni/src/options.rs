@@ -13,6 +13,9 @@ use crate::shim::DEFAULT_SOCKET;
 const WORKERS: usize = 4;
 /// How long a request may take before it is undone. Half of what the shim waits.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// How long a sandbox may be missing in the runtime's list until it is taken for dead: as long as
+/// the kubelet lets the runtime make one (`runtimeRequestTimeout` of four minutes for sandboxes).
+const MISSING_LIMIT: Duration = Duration::from_mins(4);
 /// Where the runtime mounts the namespaces of sandboxes: containerd and `ip netns` agree on it.
 const NETNS_DIR: &str = "/run/netns";
 /// The node's own nftables table.
@@ -26,7 +29,8 @@ pub struct NetworkOptions {
     /// The plugin's conf as containerd will send it: its addresses are opened at the start, so
     /// that they can be reconciled, and its bridges are removed by a teardown.
     pub conf: Option<Vec<u8>>,
-    /// Name of the nftables table, family `ip`.
+    /// Name of the nftables table of the masquerading, of the families `ip` and `ip6`; those of the
+    /// host ports and of `macspoofchk` are named after it.
     pub nft_table: String,
     /// Requests worked on at once.
     pub workers: usize,
@@ -34,6 +38,8 @@ pub struct NetworkOptions {
     pub request_limit: Duration,
     /// The namespace whose bridges these are; the process' own if `None`.
     pub host_netns: Option<PathBuf>,
+    /// How long what nobody has is left alone by the sweeps.
+    pub missing_limit: Duration,
     /// Where the runtime mounts the namespaces of sandboxes.
     pub netns_dir: PathBuf,
     /// Is told of every attached pod.
@@ -49,6 +55,7 @@ impl Default for NetworkOptions {
             workers: WORKERS,
             request_limit: REQUEST_LIMIT,
             host_netns: None,
+            missing_limit: MISSING_LIMIT,
             netns_dir: PathBuf::from(NETNS_DIR),
             observer: None,
         }

@@ -18,7 +18,8 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{Shutdown, shutdown};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, Shutdown, recv, shutdown};
 use swiftlet_sys::netns;
 
 use crate::conf::NetworkConf;
@@ -257,18 +258,49 @@ fn serve_one(
     stream.set_read_timeout(Some(CLIENT_LIMIT))?;
     stream.set_write_timeout(Some(CLIENT_LIMIT))?;
     let shim = ShimRequest::read_from(&mut stream)?;
-    let outcome = Request::parse(&shim)
-        .and_then(|request| network.serve(socket, &request, &shim.conf, deadline));
+    let request = match Request::parse(&shim) {
+        Ok(request) => request,
+        Err(error) => return refusal(&shim, &error)?.write_to(&mut stream),
+    };
+    // Until the answer is written: what comes for the same container meanwhile waits.
+    let _ticket = match network.begin(&request, deadline) {
+        Ok(ticket) => ticket,
+        Err(error) => return refusal(&shim, &error)?.write_to(&mut stream),
+    };
+    // It may have waited longer than the runtime, which takes it for failed by now.
+    if matches!(request, Request::Add(_)) && has_hung_up(stream) {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
+    let outcome = network.serve(socket, &request, &shim.conf, deadline);
+    let done = outcome.is_ok();
     let reply = match outcome {
         Ok(result) => ShimReply::Result(result),
-        Err(error) => {
-            let error = error.to_cni(&NetworkConf::version_of(&shim.conf));
-            tracing::warn!(command = shim.command, id = shim.container_id, %error, "refused");
-            ShimReply::Error(serde_json::to_vec(&error)?)
-        }
+        Err(error) => refusal(&shim, &error)?,
     };
     failpoint::pass("before", &"the answer");
-    reply.write_to(&mut stream)
+    let told = reply.write_to(&mut stream);
+    if let (Request::Add(attachment), true, Err(_)) = (&request, done, &told) {
+        let id = &shim.container_id;
+        match network.undo_add(socket, attachment, &shim.conf) {
+            Ok(()) => tracing::info!(id, "an ADD that nobody waited for is undone"),
+            Err(error) => tracing::warn!(id, %error, "an ADD that nobody waited for stays"),
+        }
+    }
+    told
+}
+
+fn refusal(shim: &ShimRequest, error: &NetworkError) -> io::Result<ShimReply> {
+    let error = error.to_cni(&NetworkConf::version_of(&shim.conf));
+    tracing::warn!(command = shim.command, id = shim.container_id, %error, "refused");
+    Ok(ShimReply::Error(serde_json::to_vec(&error)?))
+}
+
+/// Whether the client has closed its end. It says nothing after its request, so what comes is the
+/// end, or nothing.
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+    let read = recv(stream.as_raw_fd(), &mut [0], flags);
+    matches!(read, Ok(0) | Err(Errno::ECONNRESET))
 }
 
 #[cfg(test)]

@@ -27,14 +27,20 @@ mod dual_stack;
 mod leftovers;
 #[path = "network/node.rs"]
 mod node;
+#[path = "network/owners.rs"]
+mod owners;
 #[path = "network/ports.rs"]
 mod ports;
 #[path = "network/ports6.rs"]
 mod ports6;
 #[path = "network/reference.rs"]
 mod reference;
+#[path = "network/rules.rs"]
+mod rules;
 #[path = "network/runtime.rs"]
 mod runtime;
+#[path = "network/safety.rs"]
+mod safety;
 #[path = "network/shim.rs"]
 mod shim;
 #[path = "network/state.rs"]

@@ -5,6 +5,7 @@
 
 use std::error::Error as _;
 use std::future::Future;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use k8s_cri::v1::image_service_client::ImageServiceClient;
 use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
 use swiftlet_model::runtime::RuntimeError;
 use tokio::net::UnixStream;
-use tonic::codegen::{Service, http::Uri};
+use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Response, Status, TimeoutExpired};
 
@@ -103,13 +104,17 @@ impl Client {
     pub(crate) fn new(socket: PathBuf) -> Self {
         let socket: Arc<Path> = socket.into();
         let daemon = Arc::<Daemon>::default();
+        let connector = {
+            let (socket, daemon) = (Arc::clone(&socket), Arc::clone(&daemon));
+            tower::service_fn(move |_: Uri| connect(Arc::clone(&socket), Arc::clone(&daemon)))
+        };
         let endpoint = Endpoint::from_static(AUTHORITY)
             .connect_timeout(CONNECT_LIMIT)
             .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)
             .keep_alive_while_idle(false);
         Self {
-            channel: endpoint.connect_with_connector_lazy(connector(&socket, &daemon)),
+            channel: endpoint.connect_with_connector_lazy(connector),
             socket,
             daemon,
         }
@@ -200,21 +205,10 @@ impl Client {
 }
 
 /// Connects to the socket, and looks who is there before anything is asked.
-fn connector(
-    socket: &Arc<Path>,
-    daemon: &Arc<Daemon>,
-) -> impl Service<Uri, Response = TokioIo<UnixStream>, Error = std::io::Error, Future: Send + 'static>
-+ Send
-+ 'static {
-    let (socket, daemon) = (Arc::clone(socket), Arc::clone(daemon));
-    tower::service_fn(move |_: Uri| {
-        let (socket, daemon) = (Arc::clone(&socket), Arc::clone(&daemon));
-        async move {
-            let stream = UnixStream::connect(&socket).await?;
-            daemon.met(stream.peer_cred()?.pid());
-            Ok(TokioIo::new(stream))
-        }
-    })
+async fn connect(socket: Arc<Path>, daemon: Arc<Daemon>) -> io::Result<TokioIo<UnixStream>> {
+    let stream = UnixStream::connect(&socket).await?;
+    daemon.met(stream.peer_cred()?.pid());
+    Ok(TokioIo::new(stream))
 }
 
 /// Makes "there is no such thing" the success of what removes it.

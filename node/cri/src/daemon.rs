@@ -22,6 +22,13 @@ impl Daemon {
         *current = Some(hook);
     }
 
+    /// The process that answered last; `None` before the first connection, and for one of a pid
+    /// namespace that this program does not see.
+    pub(crate) fn process(&self) -> Option<u32> {
+        let process = u32::try_from(self.process.load(Ordering::Acquire)).ok();
+        process.filter(|process| *process > 0)
+    }
+
     /// There is a new connection. One that broke while its daemon lives on is no news; neither is
     /// what cannot be told: a process of another pid namespace has no number here.
     pub(crate) fn met(&self, process: Option<i32>) {

@@ -18,6 +18,7 @@ use tonic::Request;
 use crate::client::{Call, Client};
 use crate::convert::status::{container, sandbox};
 use crate::convert::timestamp;
+use crate::status;
 
 /// The stream has no limit of time: it lasts as long as the connection.
 const EVENTS: Call = Call::read("GetContainerEvents");
@@ -66,6 +67,14 @@ fn told(event: &cri::ContainerEventResponse) -> ContainerEvent {
             oom_killed: exit.oom_killed,
         }),
     }
+}
+
+/// The runtime's own process. It is known from the connection, which a first call makes.
+pub(crate) async fn daemon(client: &Client) -> Result<Option<u32>, RuntimeError> {
+    if client.daemon().process().is_none() {
+        status::version(client).await?;
+    }
+    Ok(client.daemon().process())
 }
 
 /// The first process of a container. One that is gone has ended.

@@ -72,6 +72,12 @@ impl Cri {
         self.client.daemon().on_other(Box::new(hook));
     }
 
+    /// The ids of all sandboxes, whoever made them.
+    pub async fn sandbox_ids(&self) -> Result<Vec<String>, RuntimeError> {
+        let sandboxes = pods::sandboxes(&self.client, None).await?;
+        Ok(sandboxes.into_iter().map(|sandbox| sandbox.id).collect())
+    }
+
     /// The runtime's own configuration as JSON, for `doctor`; `None` if it does not tell.
     pub async fn configuration(&self) -> Result<Option<String>, RuntimeError> {
         status::configuration(&self.client).await
@@ -92,6 +98,17 @@ impl RuntimeEvents for Cri {
             ProcessOf::Container => Box::pin(events::container_process(&self.client, id)),
             ProcessOf::Sandbox => Box::pin(events::sandbox_process(&self.client, id)),
         }
+    }
+
+    fn listed_pod<'a>(
+        &'a self,
+        pod: &'a PodUid,
+    ) -> BoxFuture<'a, Result<Vec<RuntimePod>, RuntimeError>> {
+        Box::pin(pods::listed(&self.client, Some(pod)))
+    }
+
+    fn daemon(&self) -> BoxFuture<'_, Result<Option<u32>, RuntimeError>> {
+        Box::pin(events::daemon(&self.client))
     }
 }
 
@@ -170,7 +187,7 @@ impl Runtime for Cri {
     }
 
     fn list_pods(&self) -> BoxFuture<'_, Result<Vec<RuntimePod>, RuntimeError>> {
-        Box::pin(pods::all(&self.client))
+        Box::pin(pods::listed(&self.client, None))
     }
 
     fn exec_sync<'a>(

@@ -10,27 +10,25 @@ use k8s_cri::v1::{
     PodSandboxFilter,
 };
 use swiftlet_model::ids::{PodKey, PodUid};
-use swiftlet_model::runtime::{ContainerStatus, RuntimeError, RuntimePod, labels};
+use swiftlet_model::runtime::{RuntimeError, RuntimePod, labels};
 
 use crate::client::{Call, Client};
 use crate::convert::status::{container_of_list, pod_of_labels, sandbox_of_list};
 use crate::{container, sandbox};
 
-/// Limit for one container while its pod is looked at. The runtime answers from its memory; one
-/// container that it hangs on must not hide the others.
-const STATUS: Call = Call::within("ContainerStatus", Duration::from_secs(5));
+/// Limit for one container or sandbox while its pod is looked at. The runtime answers from its
+/// memory; one that it hangs on must not hide the others.
+const STATUS_LIMIT: Duration = Duration::from_secs(5);
+
+/// How a container is asked for, within that limit.
+const CONTAINER: Call = Call::within("ContainerStatus", STATUS_LIMIT);
+
+/// How a sandbox is.
+const SANDBOX: Call = Call::within("PodSandboxStatus", STATUS_LIMIT);
 
 /// One pod with every status. What vanishes between the list and the status is left out.
 pub(crate) async fn one(client: &Client, uid: &PodUid) -> Result<RuntimePod, RuntimeError> {
-    let filter = ContainerFilter {
-        label_selector: selector(uid),
-        ..ContainerFilter::default()
-    };
-    let (sandboxes, containers) = try_join(
-        self::sandboxes(client, Some(uid)),
-        self::containers(client, Some(filter)),
-    )
-    .await?;
+    let (sandboxes, containers) = lists(client, Some(uid)).await?;
     let key = sandboxes
         .iter()
         .map(|it| sandbox_of_list(it).pod)
@@ -41,13 +39,16 @@ pub(crate) async fn one(client: &Client, uid: &PodUid) -> Result<RuntimePod, Run
             name: String::new(),
             uid: uid.clone(),
         });
-    let sandbox_ids: Vec<_> = sandboxes.iter().map(|it| sandbox_of_list(it).id).collect();
-    let listed: Vec<_> = containers.iter().map(container_of_list).collect();
+    let sandboxes: Vec<_> = sandboxes.iter().map(sandbox_of_list).collect();
+    let containers: Vec<_> = containers.iter().map(container_of_list).collect();
     let (sandboxes, containers) = join(
-        join_all(sandbox_ids.iter().map(|id| sandbox::status(client, id))),
-        join_all(listed.iter().map(async |it| {
-            let answer = container::status_in(client, STATUS, &it.id, &it.sandbox).await;
-            or_listed(answer, it, uid)
+        join_all(sandboxes.iter().map(async |it| {
+            let answer = sandbox::status_within(client, SANDBOX, &it.id).await;
+            or_listed(answer, it, (uid, it.id.as_str()))
+        })),
+        join_all(containers.iter().map(async |it| {
+            let answer = container::status_in(client, CONTAINER, &it.id, &it.sandbox).await;
+            or_listed(answer, it, (uid, it.id.as_str()))
         })),
     )
     .await;
@@ -58,14 +59,24 @@ pub(crate) async fn one(client: &Client, uid: &PodUid) -> Result<RuntimePod, Run
     }))
 }
 
-/// All pods, from the two lists alone.
-pub(crate) async fn all(client: &Client) -> Result<Vec<RuntimePod>, RuntimeError> {
-    let (sandboxes, containers) = try_join(
-        self::sandboxes(client, None),
-        self::containers(client, None),
-    )
-    .await?;
+/// One pod or all of them, from the two lists alone.
+pub(crate) async fn listed(
+    client: &Client,
+    uid: Option<&PodUid>,
+) -> Result<Vec<RuntimePod>, RuntimeError> {
+    let (sandboxes, containers) = lists(client, uid).await?;
     Ok(join_lists(&sandboxes, &containers))
+}
+
+async fn lists(
+    client: &Client,
+    uid: Option<&PodUid>,
+) -> Result<(Vec<PodSandbox>, Vec<Container>), RuntimeError> {
+    let filter = uid.map(|uid| ContainerFilter {
+        label_selector: selector(uid),
+        ..ContainerFilter::default()
+    });
+    try_join(sandboxes(client, uid), containers(client, filter)).await
 }
 
 /// The sandboxes of one pod, or all of them.
@@ -141,17 +152,16 @@ fn sorted(mut pod: RuntimePod) -> RuntimePod {
     pod
 }
 
-/// A container of which the runtime does not answer is as the list has it: the others of its pod do
-/// not wait for it.
-fn or_listed(
-    answer: Result<ContainerStatus, RuntimeError>,
-    listed: &ContainerStatus,
-    pod: &PodUid,
-) -> Result<ContainerStatus, RuntimeError> {
+/// A container or sandbox of which the runtime does not answer is as the list has it: the others of
+/// its pod do not wait for it.
+fn or_listed<T: Clone>(
+    answer: Result<T, RuntimeError>,
+    listed: &T,
+    (pod, id): (&PodUid, &str),
+) -> Result<T, RuntimeError> {
     match answer {
         Err(error @ RuntimeError::Timeout { .. }) => {
-            let container = &listed.id;
-            tracing::warn!(%pod, %container, %error, "degraded: known from the list alone");
+            tracing::warn!(%pod, id, %error, "degraded: known from the list alone");
             Ok(listed.clone())
         }
         answer => answer,
@@ -240,6 +250,18 @@ mod tests {
     }
 
     #[test]
+    fn a_sandbox_that_the_runtime_hangs_on_is_as_the_list_has_it_too() {
+        let listed = sandbox_of_list(&listed_sandbox("s1", "u", 0, 100));
+        let hangs = Err(RuntimeError::Timeout {
+            call: SANDBOX.name,
+            limit_ms: 5000,
+        });
+        assert!(SANDBOX.limit < crate::client::READ_LIMIT);
+        let found = or_listed(hangs, &listed, (&PodUid::from("u"), "s1"));
+        assert_eq!(found.expect("the list's"), listed);
+    }
+
+    #[test]
     fn a_container_that_the_runtime_hangs_on_is_as_the_list_has_it() {
         let listed = container_of_list(&k8s_cri::v1::Container {
             id: "c1".into(),
@@ -250,13 +272,13 @@ mod tests {
             call: "ContainerStatus",
             limit_ms: 5000,
         });
-        let found = or_listed(hangs, &listed, &PodUid::from("u"));
+        let found = or_listed(hangs, &listed, (&PodUid::from("u"), "c1"));
         assert_eq!(found.expect("the list's"), listed);
         let gone = RuntimeError::NotFound {
             call: "ContainerStatus",
             message: "c1".into(),
         };
-        let found = or_listed(Err(gone), &listed, &PodUid::from("u"));
+        let found = or_listed(Err(gone), &listed, (&PodUid::from("u"), "c1"));
         assert!(found.is_err_and(|error| error.is_not_found()));
     }
 }

@@ -75,7 +75,15 @@ pub(crate) async fn remove(client: &Client, id: &SandboxId) -> Result<(), Runtim
 }
 
 pub(crate) async fn status(client: &Client, id: &SandboxId) -> Result<SandboxStatus, RuntimeError> {
-    let call = Call::read("PodSandboxStatus");
+    status_within(client, Call::read("PodSandboxStatus"), id).await
+}
+
+/// The same, with a limit of the caller's.
+pub(crate) async fn status_within(
+    client: &Client,
+    call: Call,
+    id: &SandboxId,
+) -> Result<SandboxStatus, RuntimeError> {
     let request = PodSandboxStatusRequest {
         pod_sandbox_id: id.to_string(),
         verbose: false,

@@ -9,10 +9,12 @@
 //! ```
 //!
 //! What the node has left is looked at every ten seconds, and at once when the kernel says that
-//! memory gets scarce. What single pods use is read only when a threshold is met. Source of rules
-//! and words: `pkg/kubelet/eviction` of Kubernetes.
+//! memory gets scarce. What single pods use is read only when a threshold is met, and their files
+//! are counted beside that (`counts.rs`). Source of rules and words: `pkg/kubelet/eviction` of
+//! Kubernetes.
 
 mod amounts;
+mod counts;
 mod dead;
 mod limits;
 mod manager;

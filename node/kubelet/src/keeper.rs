@@ -157,6 +157,7 @@ pub(crate) async fn tasks(shared: Arc<Shared>, shutdown: CancellationToken) {
     tokio::join!(
         crate::eviction::run(Arc::clone(&shared), shutdown.clone()),
         crate::node_shutdown::run(Arc::clone(&shared), shutdown.clone()),
+        crate::system_oom::run(Arc::clone(&shared), shutdown.clone()),
         crate::cpu_manager::save(Arc::clone(&shared), shutdown.clone()),
         crate::cgroups::keep_roots(Arc::clone(&shared), shutdown.clone()),
         follow_view(shared, shutdown),

@@ -43,6 +43,7 @@ pub mod resources;
 mod shared;
 pub mod status;
 mod sync_loop;
+mod system_oom;
 mod timeline;
 mod volumes;
 

@@ -230,6 +230,7 @@ impl SyncLoop {
         let full = matches!(event, ControlPlaneEvent::Pods(_));
         if let ControlPlaneEvent::PodRemoved(key) = &event {
             self.done.remove(&key.uid);
+            self.refusals.forget(&key.uid);
         }
         let statics = self.pods.static_changes();
         let updates = self.config.take(event, &mut self.pods);

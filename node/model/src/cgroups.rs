@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 pub use swiftlet_proto::qos::QosClass;
 
-use crate::ids::PodUid;
+use crate::ids::{ContainerId, PodUid};
 use crate::runtime::LinuxResources;
 
 /// Makes and removes pod cgroups, on cgroup v1 and v2. Every method may be repeated.
@@ -48,4 +48,26 @@ pub struct CgroupError {
     pub operation: &'static str,
     /// What the kernel said.
     pub cause: String,
+}
+
+/// The container that a cgroup's folder is named after: the name itself with the cgroupfs driver,
+/// `cri-containerd-<id>.scope` with systemd's.
+pub fn container_of(folder: &str) -> ContainerId {
+    let id = folder.strip_suffix(".scope").map_or(folder, |unit| {
+        unit.rsplit_once('-').map_or(unit, |(_, id)| id)
+    });
+    ContainerId::from(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_are_named_by_either_cgroup_driver() {
+        let of = |folder: &str| container_of(folder).to_string();
+        assert_eq!(of("0123abcd"), "0123abcd");
+        assert_eq!(of("cri-containerd-0123abcd.scope"), "0123abcd");
+        assert_eq!(of("with-dash"), "with-dash");
+    }
 }

@@ -41,6 +41,9 @@ pub const FAILED_CREATE_POD_SANDBOX: &str = "FailedCreatePodSandBox";
 pub const SANDBOX_CHANGED: &str = "SandboxChanged";
 /// A volume could not be made.
 pub const FAILED_MOUNT: &str = "FailedMount";
+/// The machine had no memory left, and the kernel killed a process
+/// (`pkg/kubelet/oom/oom_watcher_linux.go`).
+pub const SYSTEM_OOM: &str = "SystemOOM";
 /// The node agent started.
 pub const STARTING: &str = "Starting";
 /// The node is ready.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use futures::future::BoxFuture;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::ids::PodUid;
 
@@ -106,6 +106,15 @@ pub struct PodPaths {
     pub layers: bool,
 }
 
+/// A process that had to go because the machine had no memory left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemOom {
+    /// Its name, as the kernel knows it.
+    pub process: String,
+    /// Its id, as the kernel counts.
+    pub pid: u32,
+}
+
 /// Reads what the node has left. Every method may be repeated.
 pub trait NodeStats: Send + Sync {
     /// Memory that pods and the system can still take: capacity less the working set.
@@ -147,6 +156,10 @@ pub trait NodeStats: Send + Sync {
     /// Grows each time the kernel says that memory gets scarce: that fewer than `available` bytes
     /// are left, or that tasks wait for memory. `None`: this kernel does not say so.
     fn memory_hints(&self, available: u64) -> Option<watch::Receiver<u64>>;
+
+    /// The victims of the OOM killer from now on, where the whole machine had no memory left, and
+    /// not only some cgroup. `None`: this machine does not tell.
+    fn system_ooms(&self) -> Option<mpsc::Receiver<SystemOom>>;
 }
 
 /// Why something could not be read.

@@ -126,6 +126,28 @@ pub enum PlegError {
     /// The runtime does not tell a container's first process, or it is another's by now.
     #[error("the runtime does not tell the first process")]
     Untold,
+    /// The runtime was asked who it is, and did not answer.
+    #[error("the runtime does not answer")]
+    NoAnswer {
+        /// What the runtime said.
+        #[source]
+        source: RuntimeError,
+    },
+    /// The runtime was asked who it is, and is silent.
+    #[error("the runtime did not answer within {limit_s} s")]
+    Silent {
+        /// How long it was waited for.
+        limit_s: u64,
+    },
+    /// Process ids that the runtime tells mean other processes here.
+    #[error("the runtime counts processes in another pid namespace")]
+    OtherPidNamespace,
+    /// The runtime is older than its stream of events.
+    #[error("containerd {version} has no stream of events")]
+    NoStreamYet {
+        /// The runtime's version.
+        version: String,
+    },
     /// The thread that reads the ring is gone.
     #[error("the thread that reads the event ring is gone")]
     RingLost,

@@ -1,6 +1,6 @@
 //! Where events come from at the moment, why not from a better source, and what was counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -108,6 +108,15 @@ pub struct Health {
     pub degraded: Arc<BTreeMap<ContainerId, PodUid>>,
 }
 
+/// What the lists alone can tell of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unseen {
+    /// Every pod.
+    All,
+    /// These pods; none is as it should be.
+    Pods(BTreeSet<PodUid>),
+}
+
 /// The one place where all is changed; every room that counts holds a clone.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthWriter {
@@ -189,16 +198,15 @@ impl HealthWriter {
         });
     }
 
-    /// Whether some container can end without a source telling.
-    pub(crate) fn is_blind(&self) -> bool {
+    /// Which pods have containers that can end without a source telling.
+    pub(crate) fn unseen(&self, untracked: impl FnOnce() -> BTreeSet<PodUid>) -> Unseen {
         let health = self.state.borrow();
-        let blind = match health.mode.source {
-            Source::Kernel => health.stats.blind_pods,
-            Source::Pidfd => health.stats.blind_containers,
-            Source::Runtime => 0,
-            Source::Relist => 1,
-        };
-        blind > 0
+        match health.mode.source {
+            Source::Kernel => Unseen::Pods(untracked()),
+            Source::Pidfd => Unseen::Pods(health.degraded.values().cloned().collect()),
+            Source::Runtime => Unseen::Pods(BTreeSet::new()),
+            Source::Relist => Unseen::All,
+        }
     }
 }
 
@@ -234,21 +242,23 @@ mod tests {
     #[test]
     fn a_source_is_blind_to_what_it_cannot_see_only() {
         let writer = HealthWriter::new();
-        assert!(writer.is_blind(), "no source works yet");
-        writer.set_blind_pods(1);
+        let pods = |names: &[&str]| {
+            let names = names.iter().copied().map(PodUid::from);
+            Unseen::Pods(names.collect())
+        };
+        let unseen = |source, untracked: &[&str]| {
+            writer.use_source(source);
+            writer.unseen(|| untracked.iter().copied().map(PodUid::from).collect())
+        };
+        assert_eq!(unseen(Source::Relist, &[]), Unseen::All);
         let one = BTreeMap::from([(ContainerId::from("c"), PodUid::from("p"))]);
         writer.set_degraded(one);
-        let blind = |source| {
-            writer.use_source(source);
-            writer.is_blind()
-        };
-        assert!(blind(Source::Kernel) && blind(Source::Pidfd) && blind(Source::Relist));
-        assert!(
-            !blind(Source::Runtime),
-            "it sees every container of the runtime"
-        );
-        writer.set_blind_pods(0);
+        assert_eq!(unseen(Source::Kernel, &["q"]), pods(&["q"]));
+        assert_eq!(unseen(Source::Pidfd, &["q"]), pods(&["p"]));
+        let whole = unseen(Source::Runtime, &["q"]);
+        assert_eq!(whole, pods(&[]), "it sees every container of the runtime");
         writer.set_degraded(BTreeMap::new());
-        assert!(!blind(Source::Kernel) && !blind(Source::Pidfd));
+        assert_eq!(unseen(Source::Kernel, &[]), pods(&[]));
+        assert_eq!(unseen(Source::Pidfd, &["q"]), pods(&[]));
     }
 }

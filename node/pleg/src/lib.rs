@@ -12,8 +12,9 @@
 //!
 //! Events are hints: a lost one delays a pod until the next relist and never makes it wrong. The
 //! relist runs every [`PlegOptions::relist_interval`], at once when something had to be dropped or
-//! the source changes, and every second where no other source works, or for containers that the
-//! source cannot see.
+//! the source changes, and every second where no other source works, after a list that failed and
+//! until a new stream has brought its first event. Pods that the source cannot see are listed each
+//! second by themselves.
 //!
 //! The kernel programs need Linux 5.8 (ring buffer, CAP_BPF, CAP_PERFMON) and the kernel's BTF,
 //! pidfds Linux 5.3; the node must run in the host's pid namespace.

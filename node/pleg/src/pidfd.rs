@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -30,6 +31,7 @@ use swiftlet_model::runtime::{ProcessOf, RuntimeEvents};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 
 use crate::PlegError;
 use crate::teller::{Report, Teller};
@@ -40,6 +42,12 @@ use queue::LookUps;
 /// Most processes that are watched: more containers than a node runs, and fewer than the
 /// descriptors that the node may hold.
 const WATCHED_MAX: usize = 8192;
+
+/// Shortest time between two words on what cannot be watched: a burst of failures is told as one.
+const TOLD_PAUSE: Duration = Duration::from_secs(1);
+
+/// Containers that one line of the log names.
+const NAMED_MAX: usize = 16;
 
 /// Ends that one system call answers.
 const READY_BATCH: usize = 64;
@@ -85,6 +93,10 @@ pub(crate) struct Watcher {
     next: u64,
     queue: LookUps,
     in_flight: FuturesUnordered<LookUp>,
+    /// Containers of which it is not told yet that they cannot be watched.
+    failures: Vec<(Wanted, PlegError)>,
+    /// When such may be told again.
+    tell_at: Instant,
 }
 
 /// Everything that wakes the task.
@@ -93,6 +105,8 @@ enum Event {
     Found(Wanted, Result<Found, PlegError>),
     Started(Wanted),
     Listed,
+    /// It is time to tell what cannot be watched.
+    Due,
     Gone,
 }
 
@@ -120,6 +134,8 @@ impl Watcher {
             next: 0,
             queue: LookUps::default(),
             in_flight: FuturesUnordered::new(),
+            failures: Vec::new(),
+            tell_at: Instant::now(),
         })
     }
 
@@ -137,11 +153,36 @@ impl Watcher {
                 Ok(Event::Found(wanted, found)) => self.found(wanted, found).await?,
                 Ok(Event::Started(wanted)) => self.want(wanted),
                 Ok(Event::Listed) => self.listed(),
+                Ok(Event::Due) => (),
                 Ok(Event::Gone) => return None,
                 Err(error) => return Some(error),
             }
-            self.teller.health.set_degraded(self.queue.degraded());
+            if self.queue.has_changed() && Instant::now() >= self.tell_at {
+                self.tell_degraded();
+            }
         }
+    }
+
+    /// The whole set is copied, so not with each container of a burst.
+    fn tell_degraded(&mut self) {
+        self.tell_at = Instant::now() + TOLD_PAUSE;
+        self.teller.health.set_degraded(self.queue.degraded());
+        let failures = std::mem::take(&mut self.failures);
+        let Some((_, error)) = failures.first() else {
+            return;
+        };
+        let names = failures.iter().take(NAMED_MAX);
+        let names = names.map(|(wanted, _)| format!("{} of {}", wanted.container, wanted.pod));
+        let containers = names.collect::<Vec<_>>().join(", ");
+        let (count, error) = (failures.len(), error.with_causes());
+        tracing::warn!(
+            count,
+            containers,
+            error,
+            "only the relist sees these containers"
+        );
+        // From now on it looks each second.
+        self.relist_now.notify_one();
     }
 
     /// Ends come first: they are what all this is for.
@@ -165,6 +206,7 @@ impl Watcher {
                 Ok(()) => Event::Listed,
                 Err(_) => Event::Gone,
             },
+            () = sleep_until(self.tell_at), if self.queue.has_changed() => Event::Due,
         })
     }
 
@@ -205,11 +247,7 @@ impl Watcher {
             Ok(()) => self.queue.done(&wanted.container),
             Err(error) => {
                 if self.queue.failed(wanted.clone()) {
-                    let (pod, container) = (&wanted.pod, &wanted.container);
-                    let error = error.with_causes();
-                    tracing::warn!(%pod, %container, error, "only the relist sees this container");
-                    // From now on it looks each second.
-                    self.relist_now.notify_one();
+                    self.failures.push((wanted, error));
                 }
             }
         }

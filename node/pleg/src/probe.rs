@@ -30,23 +30,54 @@ pub struct Probe {
 /// What the kernel programs need.
 const KERNEL: &str = "needs a kernel with BTF and BPF, CAP_BPF and CAP_PERFMON";
 
+/// The runtime whose streams share one channel: a stream that is opened to try it would take an
+/// event away from the agent that runs.
+const CONTAINERD: &str = "containerd";
+
+/// The first containerd with a stream of events.
+const STREAM_SINCE: (u32, u32) = (1, 7);
+
 /// Whether the runtime has a stream of events.
 pub async fn probe_stream(runtime: &dyn RuntimeEvents) -> Probe {
     Probe {
         name: "event stream",
-        result: stream::open(runtime)
-            .await
-            .map(|_opened| "served by the runtime".to_owned()),
+        result: has_stream(runtime).await,
         remedy: "needs a runtime with GetContainerEvents (containerd 1.7)",
     }
 }
 
-/// Whether the kernel has pidfds.
-pub fn probe_pidfd() -> Probe {
+async fn has_stream(runtime: &dyn RuntimeEvents) -> Result<String, PlegError> {
+    let version = stream::answered(runtime).await?;
+    if version.name != CONTAINERD {
+        let opened = stream::open(runtime).await;
+        return opened.map(|_opened| "served by the runtime".to_owned());
+    }
+    let version = version.version;
+    match release(&version) {
+        Some(release) if release >= STREAM_SINCE => {
+            Ok(format!("containerd {version} has one; it was not opened"))
+        }
+        _ => Err(PlegError::NoStreamYet { version }),
+    }
+}
+
+/// Major and minor number: `v1.7.24`, `1.6.20~ds1`, `2.1.0-rc.1`.
+fn release(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let mut next = || numbers.next()?.parse().ok();
+    Some((next()?, next()?))
+}
+
+/// Whether the kernel has pidfds, and the runtime tells process ids that mean the same here.
+pub async fn probe_pidfd(runtime: &dyn RuntimeEvents) -> Probe {
+    let result = match process::probe() {
+        Ok(()) => process::same_namespace(runtime).await,
+        Err(error) => Err(error),
+    };
     Probe {
         name: "pidfd",
-        result: process::probe().map(|()| "allowed".to_owned()),
-        remedy: "needs Linux 5.3",
+        result: result.map(|()| "allowed".to_owned()),
+        remedy: "needs Linux 5.3 and the runtime's pid namespace",
     }
 }
 
@@ -123,6 +154,17 @@ mod tests {
     fn the_effective_set_is_read_from_the_status_file() {
         assert_eq!(effective("Name:\tx\nCapEff:\t000000c000000000\n"), 3 << 38);
         assert_eq!(effective(""), 0);
+    }
+
+    #[tokio::test]
+    async fn the_stream_of_a_runtime_that_may_be_in_use_is_not_opened() {
+        let runtime = crate::runtime::FakeRuntime::default();
+        let found = probe_stream(&runtime).await.result.expect("it has one");
+        assert!(found.contains("1.7.24"), "{found}");
+        assert_eq!(runtime.streams(), 0);
+        assert_eq!(release("1.6.20~ds1"), Some((1, 6)));
+        assert_eq!(release("v2.1.0-rc.1"), Some((2, 1)));
+        assert_eq!(release("unknown"), None);
     }
 
     #[test]

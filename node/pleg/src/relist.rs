@@ -1,17 +1,24 @@
 //! The safety net: compares the runtime's lists with the last ones.
+//!
+//! Everything is listed slowly, and at once when that is asked for. Pods that no source sees are
+//! listed each second: by themselves, unless they are many or the last list has failed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use swiftlet_model::ids::{ContainerId, PodUid};
 use swiftlet_model::lifecycle::{LifecycleKind, LifecycleSource};
-use swiftlet_model::runtime::{ContainerState, ProcessOf, Runtime, RuntimePod, SandboxState};
+use swiftlet_model::runtime::{
+    ContainerState, ProcessOf, RuntimeError, RuntimeEvents, RuntimePod, SandboxState,
+};
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, timeout, timeout_at};
 
 use crate::RELIST_INTERVAL_FALLBACK;
+use crate::health::Unseen;
+use crate::merge::News;
 use crate::pidfd::{Running, Wanted};
 use crate::teller::{Report, Stopped, Teller};
 use crate::tracked::TrackedPods;
@@ -23,9 +30,12 @@ const RELIST_LIMIT: Duration = Duration::from_secs(30);
 /// Shortest time between two relists, however often one is asked for.
 const RELIST_PAUSE: Duration = Duration::from_millis(100);
 
+/// Pods that are listed by themselves: for more of them one list of everything costs less.
+const SINGLE_PODS_MAX: usize = 8;
+
 /// Everything that the task works with.
 pub(crate) struct Relist {
-    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) runtime: Arc<dyn RuntimeEvents>,
     pub(crate) interval: Duration,
     pub(crate) teller: Teller,
     pub(crate) tracked: Arc<TrackedPods>,
@@ -44,6 +54,16 @@ enum State {
     Ended,
 }
 
+/// What is listed next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Scope {
+    All,
+    Pods(BTreeSet<PodUid>),
+}
+
+/// What became of each pod between two lists.
+type Differences = BTreeMap<PodUid, Vec<Difference>>;
+
 /// What became of one container between two lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Difference {
@@ -56,65 +76,93 @@ impl Relist {
     /// Runs until the sync loop is gone.
     pub(crate) async fn run(self) {
         let mut last: Option<Seen> = None;
+        let mut scope = Scope::All;
+        let mut all_due = tokio::time::Instant::now();
         loop {
-            let begun = Instant::now();
-            if let Some(seen) = self.list().await {
-                if self.compare(last.as_ref(), &seen, begun).await.is_err() {
-                    return;
+            let looked = match (&scope, &mut last) {
+                (Scope::Pods(pods), Some(last)) => self.look_at(pods, last).await,
+                (_, last) => {
+                    all_due = tokio::time::Instant::now() + self.interval;
+                    self.look_at_all(last).await
                 }
-                last = Some(seen);
-            } else {
-                let health = &self.teller.health;
-                health.count(|stats| stats.relist_failures += 1);
-            }
-            sleep(RELIST_PAUSE).await;
-            let blind = self.teller.health.is_blind() || last.is_none();
-            let wait = if blind {
-                RELIST_INTERVAL_FALLBACK
-            } else {
-                self.interval
             };
-            // Asked for, or due: either way the same thing happens.
-            let _ = timeout(wait.saturating_sub(RELIST_PAUSE), self.asked.notified()).await;
+            let is_answered = match looked {
+                Ok(is_answered) => is_answered,
+                Err(Stopped) => return,
+            };
+            sleep(RELIST_PAUSE).await;
+            let unseen = self.teller.health.unseen(|| self.tracked.unseen());
+            let next = next_scope(is_answered, unseen);
+            let soon = tokio::time::Instant::now() + RELIST_INTERVAL_FALLBACK - RELIST_PAUSE;
+            let due = next.as_ref().map_or(all_due, |_| soon.min(all_due));
+            let is_asked = timeout_at(due, self.asked.notified()).await.is_ok();
+            scope = match next {
+                Some(next) if !is_asked && due < all_due => next,
+                _ => Scope::All,
+            };
         }
     }
 
-    async fn list(&self) -> Option<Seen> {
+    /// Whether the runtime has answered.
+    async fn look_at_all(&self, last: &mut Option<Seen>) -> Result<bool, Stopped> {
         let begun = Instant::now();
-        match timeout(RELIST_LIMIT, self.runtime.list_pods()).await {
-            Ok(Ok(pods)) => {
-                let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-                self.teller.health.count(|stats| {
-                    stats.relists += 1;
-                    stats.relist_last_ms = took;
-                });
-                self.running.send_replace(Arc::new(running(&pods)));
-                Some(seen(&pods))
-            }
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "the runtime cannot be listed");
-                None
-            }
-            Err(_) => {
-                tracing::warn!(
-                    limit_s = RELIST_LIMIT.as_secs(),
-                    "the runtime's list takes too long"
-                );
-                None
-            }
-        }
+        let Some(pods) = self.list(self.runtime.list_pods()).await else {
+            return Ok(false);
+        };
+        let took = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.teller.health.count(|stats| {
+            stats.relists += 1;
+            stats.relist_last_ms = took;
+        });
+        self.running.send_replace(Arc::new(running(&pods)));
+        let current = seen(&pods);
+        let differences = match last {
+            Some(last) => differences(last, &current),
+            None => self.first(&current, begun),
+        };
+        self.tell(differences).await?;
+        let watched: HashSet<ContainerId> = self.tracked.containers().into_iter().collect();
+        self.teller.merge.forget(begun, |container| {
+            current.contains_key(container) || watched.contains(container)
+        });
+        *last = Some(current);
+        Ok(true)
     }
 
-    async fn compare(
+    /// The same for some pods; the others stay as the last list had them.
+    async fn look_at(&self, pods: &BTreeSet<PodUid>, last: &mut Seen) -> Result<bool, Stopped> {
+        for uid in pods {
+            let Some(found) = self.list(self.runtime.listed_pod(uid)).await else {
+                return Ok(false);
+            };
+            self.running
+                .send_modify(|running| replace(running, uid, &found));
+            let current = seen(&found);
+            let before = last.extract_if(|_, (pod, _)| pod == uid).collect();
+            let differences = differences(&before, &current);
+            last.extend(current);
+            self.tell(differences).await?;
+        }
+        Ok(true)
+    }
+
+    async fn list(
         &self,
-        last: Option<&Seen>,
-        current: &Seen,
-        begun: Instant,
-    ) -> Result<(), Stopped> {
-        let differences = match last {
-            Some(last) => differences(last, current),
-            None => self.first(current, begun),
-        };
+        asked: impl Future<Output = Result<Vec<RuntimePod>, RuntimeError>>,
+    ) -> Option<Vec<RuntimePod>> {
+        match timeout(RELIST_LIMIT, asked).await {
+            Ok(Ok(pods)) => return Some(pods),
+            Ok(Err(error)) => tracing::warn!(%error, "the runtime cannot be listed"),
+            Err(_) => tracing::warn!(
+                limit_s = RELIST_LIMIT.as_secs(),
+                "the runtime's list takes too long"
+            ),
+        }
+        self.teller.health.count(|stats| stats.relist_failures += 1);
+        None
+    }
+
+    async fn tell(&self, differences: Differences) -> Result<(), Stopped> {
         for (pod, differences) in differences {
             for difference in differences {
                 let report = Report {
@@ -126,22 +174,19 @@ impl Relist {
                 self.teller.tell(report).await?;
             }
         }
-        let watched: HashSet<ContainerId> = self.tracked.containers().into_iter().collect();
-        self.teller.merge.forget(begun, |container| {
-            current.contains_key(container) || watched.contains(container)
-        });
         Ok(())
     }
 
     /// The first list has nothing to be compared with: one hint per pod, and what is over is over.
-    fn first(&self, current: &Seen, begun: Instant) -> BTreeMap<PodUid, Vec<Difference>> {
-        let mut hints = BTreeMap::new();
+    fn first(&self, current: &Seen, begun: Instant) -> Differences {
+        let mut hints = Differences::new();
         for (container, (pod, state)) in current {
-            match state {
-                State::Running => drop(self.teller.merge.started(container, begun)),
-                State::Ended => drop(self.teller.merge.died(container, begun)),
-                State::NotRunning => (),
-            }
+            // Whether it is news does not matter: a hint is told in any case.
+            let _ = match state {
+                State::Running => self.teller.merge.started(container, begun),
+                State::Ended => self.teller.merge.died(container, true, begun),
+                State::NotRunning => News::Old,
+            };
             hints.insert(pod.clone(), vec![Difference::Changed]);
         }
         hints
@@ -156,6 +201,24 @@ impl Difference {
             Self::Changed => LifecycleKind::Changed,
         }
     }
+}
+
+/// What is to be listed within a second; `None` if the slow list is enough.
+fn next_scope(is_answered: bool, unseen: Unseen) -> Option<Scope> {
+    match unseen {
+        // A list that failed is tried again: nothing else would find what it was asked for.
+        _ if !is_answered => Some(Scope::All),
+        Unseen::All => Some(Scope::All),
+        Unseen::Pods(pods) if pods.is_empty() => None,
+        Unseen::Pods(pods) if pods.len() > SINGLE_PODS_MAX => Some(Scope::All),
+        Unseen::Pods(pods) => Some(Scope::Pods(pods)),
+    }
+}
+
+/// Puts what runs of one pod in the place of what did.
+fn replace(all: &mut Running, pod: &PodUid, found: &[RuntimePod]) {
+    let others = all.iter().filter(|one| one.pod != *pod).cloned();
+    *all = Arc::new(others.chain(running(found)).collect());
 }
 
 /// Containers and sandboxes that have a process.
@@ -203,8 +266,8 @@ fn seen(pods: &[RuntimePod]) -> Seen {
 
 /// What happened to each pod between two lists; at most one [`Difference::Changed`] per pod, and
 /// last.
-fn differences(last: &Seen, current: &Seen) -> BTreeMap<PodUid, Vec<Difference>> {
-    let mut pods: BTreeMap<PodUid, Vec<Difference>> = BTreeMap::new();
+fn differences(last: &Seen, current: &Seen) -> Differences {
+    let mut pods = Differences::new();
     for (container, (pod, state)) in current {
         let before = last.get(container).map(|(_, state)| *state);
         if before == Some(*state) {
@@ -271,6 +334,20 @@ mod tests {
         );
         assert_eq!(of("q"), [Difference::Died("d".into()), Difference::Changed]);
         assert_eq!(of("r"), [Difference::Changed]);
+    }
+
+    #[test]
+    fn few_pods_are_listed_by_themselves_and_all_after_a_failure() {
+        let pods = |count: usize| {
+            let names = (0..count).map(|number| PodUid::from(number.to_string().as_str()));
+            names.collect::<BTreeSet<_>>()
+        };
+        let of = |is_answered, count| next_scope(is_answered, Unseen::Pods(pods(count)));
+        assert_eq!(of(true, 0), None);
+        assert_eq!(of(true, 1), Some(Scope::Pods(pods(1))));
+        assert_eq!(of(true, SINGLE_PODS_MAX + 1), Some(Scope::All));
+        assert_eq!(of(false, 0), Some(Scope::All));
+        assert_eq!(next_scope(true, Unseen::All), Some(Scope::All));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::PlegError;
 use crate::health::{HealthWriter, Source};
-use crate::pidfd::{Running, Wanted, Watcher};
+use crate::pidfd::{Running, Wanted, Watcher, process};
 use crate::stream::{self, Opened};
 use crate::teller::Teller;
 
@@ -162,6 +162,14 @@ async fn watch_processes(
         teller.events.closed().await;
         return None;
     }
+    tokio::select! {
+        checked = same_namespace(runtime.as_ref(), &teller.health, relist_now) => {
+            if let Err(error) = checked {
+                return Some(error);
+            }
+        }
+        () = teller.events.closed() => return None,
+    }
     let (runtime, teller) = (runtime.clone(), teller.clone());
     let health = teller.health.clone();
     match Watcher::new(runtime, teller, running.clone(), relist_now.clone()) {
@@ -171,6 +179,27 @@ async fn watch_processes(
             watcher.run(starts).await
         }
         Err(error) => Some(error),
+    }
+}
+
+/// Waits until the runtime has answered, from the pid namespace of this program.
+async fn same_namespace(
+    runtime: &dyn RuntimeEvents,
+    health: &HealthWriter,
+    relist_now: &Notify,
+) -> Result<(), PlegError> {
+    loop {
+        match process::same_namespace(runtime).await {
+            Err(error @ (PlegError::NoAnswer { .. } | PlegError::Silent { .. })) => {
+                health.pass(Source::Pidfd, error);
+                if health.source() != Source::Relist {
+                    health.use_source(Source::Relist);
+                    relist_now.notify_one();
+                }
+                sleep(REOPEN_MAX).await;
+            }
+            answer => return answer,
+        }
     }
 }
 

@@ -3,6 +3,10 @@
 //! A runtime may hold back what happened before the connection and send it then, and what happened
 //! while there was none may be lost: whoever opens a stream compares with the lists once, and what
 //! is older than the opening is left to that list.
+//!
+//! In containerd 1.7 all streams share one channel, and one that was dropped takes one more event
+//! with it. Those that waited before are served before: until this stream has brought its first
+//! event, the lists are compared as often as if there were no stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,24 +15,32 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
 use swiftlet_model::lifecycle::LifecycleSource;
-use swiftlet_model::runtime::{ContainerEvent, ContainerEventKind, RuntimeError, RuntimeEvents};
+use swiftlet_model::runtime::{
+    ContainerEvent, ContainerEventKind, RuntimeError, RuntimeEvents, RuntimeVersion,
+};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use crate::PlegError;
 use crate::teller::{Report, Teller, Untold};
+use crate::{PlegError, RELIST_INTERVAL_FALLBACK};
 
 /// How long a stream without a refusal is waited for. containerd answers nothing before the first
 /// event (grpc-go sends the headers with it), and refuses within a millisecond.
 const SETTLE: Duration = Duration::from_millis(500);
 
+/// Longest wait for the runtime's answer to a plain call; it answers within milliseconds. A stream
+/// that says nothing may be that of a runtime that hangs.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
 /// How long after the opening events may come that are older than it. What was held back comes at
 /// once; after that only a clock that was set back makes an event look old.
 const BACKLOG: Duration = Duration::from_secs(5);
 
+type Events = BoxStream<'static, Result<ContainerEvent, RuntimeError>>;
+
 /// A stream that was not refused.
 pub(crate) struct Opened {
-    events: BoxStream<'static, Result<ContainerEvent, RuntimeError>>,
+    events: Events,
     first: Option<ContainerEvent>,
     /// By the wall clock, as the runtime's own times.
     at: Timestamp,
@@ -43,7 +55,10 @@ pub(crate) async fn open(runtime: &dyn RuntimeEvents) -> Result<Opened, PlegErro
         Ok(Some(Ok(event))) => Some(event),
         Ok(Some(Err(source))) => return Err(PlegError::Stream { source }),
         Ok(None) => return Err(PlegError::StreamEnded),
-        Err(_nothing_yet) => None,
+        Err(_nothing_yet) => {
+            answered(runtime).await?;
+            None
+        }
     };
     Ok(Opened {
         events,
@@ -53,6 +68,16 @@ pub(crate) async fn open(runtime: &dyn RuntimeEvents) -> Result<Opened, PlegErro
     })
 }
 
+/// Over the same connection: whether the runtime works on what it is asked.
+pub(crate) async fn answered(runtime: &dyn RuntimeEvents) -> Result<RuntimeVersion, PlegError> {
+    match timeout(ANSWER_LIMIT, runtime.version()).await {
+        Ok(answer) => answer.map_err(|source| PlegError::NoAnswer { source }),
+        Err(_) => Err(PlegError::Silent {
+            limit_s: ANSWER_LIMIT.as_secs(),
+        }),
+    }
+}
+
 impl Opened {
     /// Takes events until the stream ends, and answers why; `None` when the sync loop is gone.
     pub(crate) async fn follow(
@@ -60,11 +85,14 @@ impl Opened {
         teller: &Teller,
         relist_now: &Arc<Notify>,
     ) -> Option<PlegError> {
+        let mut is_proven = false;
         loop {
             let next = match self.first.take() {
                 Some(event) => Some(Ok(event)),
-                None => self.events.next().await,
+                None if is_proven => self.events.next().await,
+                None => first_event(&mut self.events, relist_now).await,
             };
+            is_proven = true;
             let event = match next {
                 Some(Ok(event)) => event,
                 Some(Err(source)) => return Some(PlegError::Stream { source }),
@@ -75,6 +103,19 @@ impl Opened {
             if !backlog && !take(event, teller, relist_now) {
                 return None;
             }
+        }
+    }
+}
+
+/// Waits for the first event, and has the lists compared meanwhile.
+async fn first_event(
+    events: &mut Events,
+    relist_now: &Notify,
+) -> Option<Result<ContainerEvent, RuntimeError>> {
+    loop {
+        match timeout(RELIST_INTERVAL_FALLBACK, events.next()).await {
+            Ok(next) => return next,
+            Err(_nothing_yet) => relist_now.notify_one(),
         }
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::health::HealthWriter;
-use crate::merge::Merge;
+use crate::merge::{Merge, News};
 
 /// Tells the sync loop; each source holds a clone.
 #[derive(Clone)]
@@ -89,26 +89,36 @@ impl Teller {
     /// The event, unless some source told it before.
     fn news(&self, report: Report) -> Option<PodLifecycleEvent> {
         let now = Instant::now();
-        let is_news = match &report.kind {
+        let news = match &report.kind {
             LifecycleKind::ContainerStarted { container } => self.merge.started(container, now),
-            LifecycleKind::ContainerDied { container, .. } => self.merge.died(container, now),
-            LifecycleKind::Changed => true,
+            LifecycleKind::ContainerDied { container, exit } => {
+                let settled = exit.is_some() || is_runtimes_word(report.source);
+                self.merge.died(container, settled, now)
+            }
+            LifecycleKind::Changed => News::Event,
         };
-        if !is_news {
-            return None;
-        }
-        self.health.count(|stats| match report.kind {
+        let kind = match news {
+            News::Event => report.kind,
+            News::Hint => LifecycleKind::Changed,
+            News::Old => return None,
+        };
+        self.health.count(|stats| match kind {
             LifecycleKind::ContainerStarted { .. } => stats.started += 1,
             LifecycleKind::ContainerDied { .. } => stats.died += 1,
             LifecycleKind::Changed => (),
         });
         Some(PodLifecycleEvent {
             pod: report.pod,
-            kind: report.kind,
+            kind,
             at: report.at,
             source: report.source,
         })
     }
+}
+
+/// Whether the runtime itself says so, whose record then agrees.
+fn is_runtimes_word(source: LifecycleSource) -> bool {
+    matches!(source, LifecycleSource::Runtime | LifecycleSource::Relist)
 }
 
 #[cfg(test)]
@@ -122,6 +132,31 @@ mod tests {
             at: Timestamp::UNIX_EPOCH,
             source,
         }
+    }
+
+    #[test]
+    fn the_end_in_the_list_is_a_hint_where_nobody_had_proved_the_death() {
+        let (events, mut receiver) = mpsc::channel(4);
+        let teller = Teller {
+            merge: Arc::default(),
+            events,
+            health: HealthWriter::new(),
+        };
+        let tell = |source| teller.try_tell(died(source)).expect("there is a place");
+        tell(LifecycleSource::Pidfd);
+        tell(LifecycleSource::Relist);
+        tell(LifecycleSource::Relist);
+        let mut told = std::iter::from_fn(|| receiver.try_recv().ok());
+        assert_eq!(
+            told.next().map(|one| one.source),
+            Some(LifecycleSource::Pidfd)
+        );
+        assert_eq!(
+            told.next().map(|one| one.kind),
+            Some(LifecycleKind::Changed)
+        );
+        assert!(told.next().is_none(), "once");
+        assert_eq!(teller.health.read().stats.died, 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! the directory; those that come later are adopted by the kernel. Where both do it, the kernel's
 //! record stays: it may know more already.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -15,6 +16,7 @@ use std::time::Instant;
 use aya::maps::MapError;
 use dashmap::{DashMap, DashSet};
 use swiftlet_ebpf_abi::{Tracked, TrackedKind, names};
+use swiftlet_model::cgroups::container_of;
 use swiftlet_model::ids::{ContainerId, PodUid};
 use tokio::sync::Notify;
 
@@ -37,7 +39,7 @@ pub(crate) struct Target {
 impl Target {
     /// The container or sandbox; `None` for the pod's own cgroup.
     pub(crate) fn container(&self) -> Option<ContainerId> {
-        self.name.as_deref().map(container_id)
+        self.name.as_deref().map(container_of)
     }
 }
 
@@ -162,7 +164,7 @@ impl TrackedPods {
         }
         match init {
             Some(process) if adopt::is_alive(process) => {
-                kernel.merge.started(&container_id(name), Instant::now());
+                kernel.merge.started(&container_of(name), Instant::now());
             }
             // It ended before the kernel knew what to look for, or has not begun.
             _ => self.relist_now.notify_one(),
@@ -231,6 +233,11 @@ impl TrackedPods {
         self.blind.len() as u64
     }
 
+    /// Pods that only the relist sees.
+    pub(crate) fn unseen(&self) -> BTreeSet<PodUid> {
+        self.blind.iter().map(|pod| pod.clone()).collect()
+    }
+
     /// The containers whose cgroups are watched.
     pub(crate) fn containers(&self) -> Vec<ContainerId> {
         self.cgroups
@@ -283,28 +290,9 @@ fn inode(directory: &Path) -> Result<u64, PlegError> {
     Ok(metadata.ino())
 }
 
-/// The container that a cgroup is named after: the name itself with the cgroupfs driver,
-/// `cri-containerd-<id>.scope` with systemd's.
-fn container_id(name: &str) -> ContainerId {
-    let id = name.strip_suffix(".scope").map_or(name, |unit| {
-        unit.rsplit_once('-').map_or(unit, |(_, id)| id)
-    });
-    ContainerId::from(id)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn containers_are_named_by_either_cgroup_driver() {
-        assert_eq!(container_id("0123abcd").as_str(), "0123abcd");
-        assert_eq!(
-            container_id("cri-containerd-0123abcd.scope").as_str(),
-            "0123abcd"
-        );
-        assert_eq!(container_id("with-dash").as_str(), "with-dash");
-    }
 
     #[test]
     fn without_the_kernel_tracking_is_no_failure() {

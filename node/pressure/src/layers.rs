@@ -1,12 +1,21 @@
 //! What containers write to their own root: the upper folder of the overlay that the runtime has
-//! mounted there, as the kernel shows it to the container's first process.
+//! mounted for them.
 //!
-//! The runtime is not asked: one that tells of its layers counts all of them, of all containers,
-//! again and again. A container that has ended has no process and is left out, as in Kubernetes.
+//! Only the mounts that this program sees itself are believed, by the place where the runtime puts
+//! them (containerd: `/run/containerd/io.containerd.runtime.v2.task/k8s.io/<id>/rootfs`): what a
+//! container's own table says, the container can have mounted. The runtime is not asked: one that
+//! tells of its layers counts all of them, of all containers, again and again. The mount of a
+//! container that has ended is gone, so it is left out, as in Kubernetes.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use swiftlet_model::cgroups::container_of;
+use swiftlet_model::ids::ContainerId;
 
 use crate::pods::{file_name, subfolders};
 
@@ -14,55 +23,65 @@ use crate::pods::{file_name, subfolders};
 const UPPER: &str = "upperdir=";
 /// How the kernel writes an overlay's kind. Source: `Documentation/filesystems/overlayfs.rst`.
 const OVERLAY: &str = "overlay";
-/// Folders of a container's cgroup that are looked into: one that holds a whole system has put its
-/// processes below.
-const CGROUPS_MAX: usize = 16;
+/// The last folder of the place where the runtime mounts a container's root.
+const ROOT: &str = "rootfs";
+/// The mounts that this program sees.
+const TABLE: &str = "/proc/self/mountinfo";
+/// How old the table may be. A node with 1,000 pods has some megabytes of it, and one look at the
+/// pods' files asks for each pod.
+const TABLE_AGE_MAX: Duration = Duration::from_secs(2);
 
-/// Upper folders of the containers that run in this pod's cgroup, by the runtime's id.
-pub(crate) fn upper_folders(pod: &Path, proc: &Path) -> BTreeMap<String, PathBuf> {
-    let mut found = BTreeMap::new();
-    for container in subfolders(pod).unwrap_or_default() {
-        let upper = first_process(&container).and_then(|pid| upper_folder(proc, pid));
-        found.extend(upper.map(|upper| (id_of(&container), upper)));
+/// Upper folders by container.
+type Uppers = HashMap<ContainerId, PathBuf>;
+
+/// The mounts of running containers.
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    /// Read at most once in [`TABLE_AGE_MAX`]. Held while it is read: others then need not.
+    read: Mutex<Option<(Instant, Arc<Uppers>)>>,
+}
+
+impl Layers {
+    /// Upper folders of the containers that run in this pod's cgroup.
+    pub(crate) fn of_pod(&self, cgroup: &Path) -> io::Result<Vec<(ContainerId, PathBuf)>> {
+        let containers = subfolders(cgroup).unwrap_or_default();
+        if containers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let uppers = self.uppers()?;
+        let ids = containers.iter().map(|one| container_of(&file_name(one)));
+        let known = ids.filter_map(|id| {
+            let upper = uppers.get(&id)?.clone();
+            Some((id, upper))
+        });
+        Ok(known.collect())
     }
-    found
-}
 
-/// The runtime names a container's cgroup after its id; one that has systemd make it writes
-/// `<prefix>-<id>.scope`.
-fn id_of(container: &Path) -> String {
-    let name = file_name(container);
-    let bare = name.strip_suffix(".scope").unwrap_or(&name);
-    let id = bare.rsplit_once('-').map_or(bare, |(_, id)| id);
-    if bare.len() == name.len() {
-        name
-    } else {
-        id.to_owned()
+    fn uppers(&self) -> io::Result<Arc<Uppers>> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*read {
+            Some((at, uppers)) if at.elapsed() < TABLE_AGE_MAX => Ok(uppers.clone()),
+            _ => {
+                let uppers = Arc::new(uppers_of(&fs::read_to_string(TABLE)?));
+                *read = Some((Instant::now(), uppers.clone()));
+                Ok(uppers)
+            }
+        }
     }
 }
 
-fn first_process(cgroup: &Path) -> Option<u32> {
-    let below = subfolders(cgroup).unwrap_or_default();
-    let mut all = [cgroup.to_owned()].into_iter().chain(below);
-    all.by_ref().take(CGROUPS_MAX).find_map(|folder| {
-        let text = fs::read_to_string(folder.join("cgroup.procs")).ok()?;
-        let mut pids = text.lines().filter_map(|line| line.trim().parse().ok());
-        // 0: a process that this program's namespace does not know.
-        pids.find(|pid| *pid > 0)
-    })
+fn uppers_of(table: &str) -> Uppers {
+    table.lines().filter_map(upper_of).collect()
 }
 
-fn upper_folder(proc: &Path, pid: u32) -> Option<PathBuf> {
-    let table = fs::read_to_string(proc.join(pid.to_string()).join("mountinfo")).ok()?;
-    upper_of_root(&table)
-}
-
-/// The upper folder of the mount at `/`; the last one there hides the others.
-fn upper_of_root(table: &str) -> Option<PathBuf> {
-    let root = table
-        .lines()
-        .rfind(|line| line.split(' ').nth(4) == Some("/"))?;
-    let (_, rest) = root.split_once(" - ")?;
+/// The container whose root a line shows, and the folder where its changes lie.
+fn upper_of(line: &str) -> Option<(ContainerId, PathBuf)> {
+    let (place, rest) = line.split_once(" - ")?;
+    let place = Path::new(place.split(' ').nth(4)?);
+    if place.file_name()? != ROOT {
+        return None;
+    }
+    let id = place.parent()?.file_name()?.to_str()?;
     let mut words = rest.split(' ');
     if words.next() != Some(OVERLAY) {
         return None;
@@ -73,51 +92,65 @@ fn upper_of_root(table: &str) -> Option<PathBuf> {
         .find_map(|word| word.strip_prefix(UPPER))?;
     // A path with letters that the kernel had to write as numbers is none of a runtime's.
     let path = Path::new(upper);
-    (path.is_absolute() && !upper.contains('\\')).then(|| path.to_owned())
+    let is_plain = path.is_absolute() && !upper.contains('\\');
+    is_plain.then(|| (ContainerId::from(id), path.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TABLE: &str = "\
-500 400 0:60 / / rw,relatime - overlay overlay rw,lowerdir=/s/1/fs:/s/2/fs,\
-upperdir=/s/7/fs,workdir=/s/7/work,uuid=on\n\
-501 500 0:61 / /proc rw - proc proc rw\n";
+    const LINE: &str = "\
+500 400 0:60 / /run/containerd/io.containerd.runtime.v2.task/k8s.io/c1/rootfs rw,relatime - \
+overlay overlay rw,lowerdir=/s/1/fs:/s/2/fs,upperdir=/s/7/fs,workdir=/s/7/work,uuid=on\n";
 
-    #[test]
-    fn the_upper_folder_is_that_of_the_mount_at_the_root() {
-        assert_eq!(upper_of_root(TABLE), Some("/s/7/fs".into()));
-        let hidden = format!("400 1 8:1 / / rw - ext4 /dev/sda rw\n{TABLE}");
-        assert_eq!(upper_of_root(&hidden), Some("/s/7/fs".into()));
-        let other = "500 400 8:1 /x / rw - ext4 /dev/sda rw,upperdir=/no\n";
-        assert_eq!(upper_of_root(other), None);
-        assert_eq!(upper_of_root(&TABLE.replace("/s/7/fs", "s/7/fs")), None);
-        assert_eq!(upper_of_root(""), None);
+    fn of(table: &str) -> Vec<(String, String)> {
+        let found = uppers_of(table).into_iter();
+        let words = found.map(|(id, path)| (id.to_string(), path.display().to_string()));
+        words.collect()
     }
 
     #[test]
-    fn each_container_that_runs_has_its_own_and_one_that_has_ended_has_none() {
-        let dir = tempfile::tempdir().unwrap();
-        let (pod, proc) = (dir.path().join("pod"), dir.path().join("proc"));
-        let write = |path: PathBuf, text: &str| {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write(pod.join("c1/cgroup.procs"), "0\n71\n72\n");
-        write(pod.join("c2/cgroup.procs"), "");
-        // One that holds a system of its own.
-        write(pod.join("cri-c3.scope/cgroup.procs"), "");
-        write(pod.join("cri-c3.scope/init/cgroup.procs"), "73\n");
-        write(proc.join("71/mountinfo"), TABLE);
-        write(proc.join("73/mountinfo"), &TABLE.replace("/s/7", "/s/8"));
-        let found = upper_folders(&pod, &proc);
-        let expected = [("c1", "/s/7/fs"), ("c3", "/s/8/fs")];
-        assert!(
-            found
-                .iter()
-                .map(|(id, path)| (id.as_str(), path.to_str().unwrap()))
-                .eq(expected)
+    fn the_upper_folder_is_that_of_the_runtimes_mount_that_bears_the_containers_id() {
+        let expected = [("c1".to_owned(), "/s/7/fs".to_owned())];
+        assert_eq!(of(LINE), expected);
+        let others =
+            "400 1 8:1 / / rw - ext4 /dev/sda rw\n501 500 0:61 / /proc rw - proc proc rw\n";
+        assert_eq!(of(&format!("{others}{LINE}")), expected);
+        // What a container sees as its own root says nothing.
+        let own = LINE.replace(
+            "/run/containerd/io.containerd.runtime.v2.task/k8s.io/c1/rootfs",
+            "/",
         );
+        assert!(of(&own).is_empty());
+        assert!(of(&LINE.replace("overlay overlay", "ext4 /dev/sda")).is_empty());
+        assert!(of(&LINE.replace("=/s/7/fs", "=s/7/fs")).is_empty());
+        assert!(of("").is_empty());
+    }
+
+    #[test]
+    fn a_pod_has_the_layers_of_the_containers_in_its_cgroup_and_no_others() {
+        let pod = tempfile::tempdir().unwrap();
+        fs::create_dir_all(pod.path().join("c1")).unwrap();
+        fs::create_dir_all(pod.path().join("cri-containerd-c3.scope")).unwrap();
+        fs::create_dir_all(pod.path().join("c9")).unwrap();
+        let table = ["c1", "c2", "c3"].map(|id| LINE.replace("c1", id).replace("/7/", id));
+        let layers = Layers::default();
+        let read = (Instant::now(), Arc::new(uppers_of(&table.concat())));
+        *layers.read.lock().unwrap() = Some(read);
+        let mut found = layers.of_pod(pod.path()).unwrap();
+        found.sort_by(|one, other| one.0.as_str().cmp(other.0.as_str()));
+        let ids: Vec<_> = found.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(ids, ["c1", "c3"]);
+    }
+
+    #[test]
+    fn a_look_at_many_pods_reads_the_table_once() {
+        let layers = Layers::default();
+        let first = layers.uppers().unwrap();
+        assert!(Arc::ptr_eq(&first, &layers.uppers().unwrap()));
+        let long_ago = Instant::now().checked_sub(TABLE_AGE_MAX).unwrap();
+        *layers.read.lock().unwrap() = Some((long_ago, first.clone()));
+        assert!(!Arc::ptr_eq(&first, &layers.uppers().unwrap()));
     }
 }

@@ -6,26 +6,26 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use swiftlet_model::ids::PodUid;
-use swiftlet_model::node_stats::{DiskUse, NodeStatsError, PodDisk, PodPaths};
+use swiftlet_model::cgroups::container_of;
+use swiftlet_model::ids::{ContainerId, PodUid};
+use swiftlet_model::node_stats::{NodeStatsError, PodDisk, PodPaths};
 use swiftlet_sys::cgroup::Mode;
 
-use crate::layers::upper_folders;
+use crate::layers::Layers;
 use crate::walk::{Budget, single, usage};
 use crate::{Places, failed};
 
 /// The classes' folders between the root and the pods; Guaranteed pods lie in the root itself.
 const CLASSES: [&str; 3] = ["", "burstable", "besteffort"];
-/// Where the kernel shows processes.
-const PROC: &str = "/proc";
 
 pub(crate) struct PodFolders<'a> {
     places: &'a Places,
+    layers: &'a Layers,
 }
 
 impl<'a> PodFolders<'a> {
-    pub(crate) fn new(places: &'a Places) -> Self {
-        Self { places }
+    pub(crate) fn new(places: &'a Places, layers: &'a Layers) -> Self {
+        Self { places, layers }
     }
 
     pub(crate) fn memory(&self, pods: &[PodUid]) -> Result<BTreeMap<PodUid, u64>, NodeStatsError> {
@@ -54,7 +54,8 @@ impl<'a> PodFolders<'a> {
             let folder = root.join(class).join(format!("pod{pod}"));
             for container in subfolders(&folder).unwrap_or_default() {
                 let used = self.working_set(&container).ok();
-                all.extend(used.map(|used| (file_name(&container), used)));
+                let id = container_of(&file_name(&container));
+                all.extend(used.map(|used| (id.to_string(), used)));
             }
         }
         Ok(all)
@@ -95,22 +96,35 @@ impl<'a> PodFolders<'a> {
         found.ok_or_else(|| failed(controller, &"no such cgroup controller"))
     }
 
-    /// What a pod wrote, the parts that are mostly small first: what is too much to be counted does
-    /// not hide them.
+    /// What a pod wrote. Each part is counted within a budget of its own: what is too much to be
+    /// counted hides nothing but itself.
     pub(crate) fn disk(&self, pod: &PodPaths) -> Result<PodDisk, NodeStatsError> {
+        self.disk_within(pod, Budget::of_part)
+    }
+
+    fn disk_within(
+        &self,
+        pod: &PodPaths,
+        budget: impl Fn() -> Budget,
+    ) -> Result<PodDisk, NodeStatsError> {
         let folder = self.places.root.join("pods").join(pod.pod.as_str());
         let mut disk = PodDisk::default();
-        let budget = &mut Budget::of_pod();
+        let mut is_partial = false;
+        let mut usage = |folder: &Path| {
+            let mut budget = budget();
+            let used = usage(folder, &mut budget);
+            is_partial |= budget.is_spent();
+            used
+        };
         let logs = subfolders(&pod.logs);
         for container in logs.map_err(|error| failed(pod.logs.display(), &error))? {
-            disk.logs
-                .insert(file_name(&container), usage(&container, budget));
+            disk.logs.insert(file_name(&container), usage(&container));
         }
         // The table of hosts and the last words: containers write there as they like.
         disk.files = single(&folder.join("etc-hosts"));
         let last_words = subfolders(&folder.join("containers"));
         for container in last_words.map_err(|error| failed(folder.display(), &error))? {
-            disk.files += usage(&container, budget);
+            disk.files += usage(&container);
         }
         let plugins = subfolders(&folder.join("volumes"));
         for plugin in plugins.map_err(|error| failed(folder.display(), &error))? {
@@ -118,33 +132,30 @@ impl<'a> PodFolders<'a> {
             for volume in volumes.map_err(|error| failed(plugin.display(), &error))? {
                 // A volume with a file system of its own takes nothing of the node's disk.
                 if is_same_device(&plugin, &volume) {
-                    let used = usage(&volume, budget);
+                    let used = usage(&volume);
                     disk.volumes.insert(file_name(&volume), used);
                 }
             }
         }
         if pod.layers {
-            disk.layers = self.layers(&pod.pod, budget)?;
+            for (id, upper) in self.layers(&pod.pod)? {
+                disk.layers.insert(id.to_string(), usage(&upper));
+            }
         }
-        if budget.is_spent() {
+        if is_partial {
             tracing::warn!(pod = %pod.pod, "it wrote too much: only a part is counted");
         }
         Ok(disk)
     }
 
-    fn layers(
-        &self,
-        pod: &PodUid,
-        budget: &mut Budget,
-    ) -> Result<BTreeMap<String, DiskUse>, NodeStatsError> {
+    fn layers(&self, pod: &PodUid) -> Result<Vec<(ContainerId, PathBuf)>, NodeStatsError> {
         let root = self.hierarchy("memory")?;
         let root = root.join(self.places.cgroup_root.trim_matches('/'));
-        let mut all = BTreeMap::new();
+        let mut all = Vec::new();
         for class in CLASSES {
             let folder = root.join(class).join(format!("pod{pod}"));
-            for (id, upper) in upper_folders(&folder, Path::new(PROC)) {
-                all.insert(id, usage(&upper, budget));
-            }
+            let found = self.layers.of_pod(&folder);
+            all.extend(found.map_err(|error| failed("mounts", &error))?);
         }
         Ok(all)
     }
@@ -187,6 +198,8 @@ fn stat_field(stat: &str, name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use swiftlet_sys::cgroup::Hierarchies;
     use swiftlet_sys::mount;
 
@@ -220,7 +233,7 @@ mod tests {
         fs::create_dir_all(logs.join("main")).unwrap();
         fs::write(logs.join("main/0.log"), vec![1; 50_000]).unwrap();
         let places = places(root.path());
-        let disk = PodFolders::new(&places)
+        let disk = PodFolders::new(&places, &Layers::default())
             .disk(&PodPaths {
                 pod: "u1".into(),
                 logs,
@@ -236,6 +249,34 @@ mod tests {
         assert!(disk.files.bytes >= 160_000, "{disk:?}");
         assert_eq!(disk.total().inodes, 9);
         assert!(disk.total().bytes >= 410_000);
+    }
+
+    #[test]
+    fn a_part_that_is_too_much_to_be_counted_hides_no_other() {
+        let root = tempfile::tempdir().unwrap();
+        let logs = root.path().join("logs");
+        let volumes = root.path().join("pods/u1/volumes/kubernetes.io~empty-dir");
+        for folder in [logs.join("main"), volumes.join("many")] {
+            fs::create_dir_all(&folder).unwrap();
+            for number in 0..100 {
+                fs::write(folder.join(number.to_string()), "").unwrap();
+            }
+        }
+        fs::create_dir_all(volumes.join("data")).unwrap();
+        fs::write(volumes.join("data/file"), vec![1; 200_000]).unwrap();
+        let places = places(root.path());
+        let paths = PodPaths {
+            pod: "u1".into(),
+            logs,
+            layers: false,
+        };
+        let few = || Budget::new(60, Duration::from_mins(1));
+        let layers = Layers::default();
+        let disk = PodFolders::new(&places, &layers).disk_within(&paths, few);
+        let disk = disk.unwrap();
+        assert_eq!(disk.logs["main"].inodes, 61);
+        assert_eq!(disk.volumes["many"].inodes, 61);
+        assert!(disk.volumes["data"].bytes >= 200_000, "{disk:?}");
     }
 
     #[test]
@@ -256,7 +297,7 @@ mod tests {
             logs: root.path().join("logs"),
             layers: false,
         };
-        let disk = PodFolders::new(&places).disk(&paths);
+        let disk = PodFolders::new(&places, &Layers::default()).disk(&paths);
         for place in &mounts {
             mount::unmount(place).unwrap();
         }
@@ -269,7 +310,9 @@ mod tests {
             pod: "u2".into(),
             ..paths
         };
-        let gone = PodFolders::new(&places).disk(&gone).unwrap();
+        let gone = PodFolders::new(&places, &Layers::default())
+            .disk(&gone)
+            .unwrap();
         assert!(gone.volumes.is_empty() && gone.logs.is_empty());
     }
 

@@ -12,17 +12,18 @@ use swiftlet_model::node_stats::DiskUse;
 use swiftlet_sys::beneath;
 use swiftlet_sys::walk::{self, Next};
 
-/// Files and folders of one pod that are counted at most. Measured on the reference machine: some
+/// Files and folders of one part of a pod's disk (a volume, a layer, a log) that are counted at
+/// most. Measured on the reference machine: some
 /// three microseconds each.
 const ENTRIES_MAX: usize = 500_000;
-/// How long one pod's files are counted at most; a disk that is full may be slow as well.
+/// How long one part is counted at most; a disk that is full may be slow as well.
 const TIME_MAX: Duration = Duration::from_secs(3);
 /// The clock is looked at once for so many entries.
 const ENTRIES_PER_LOOK: usize = 256;
 /// What `st_blocks` counts. Source: stat(2).
 const BLOCK_BYTES: u64 = 512;
 
-/// What is left to be counted of one pod.
+/// What is left to be counted of one part.
 #[derive(Debug)]
 pub(crate) struct Budget {
     entries: usize,
@@ -32,8 +33,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// For one pod.
-    pub(crate) fn of_pod() -> Self {
+    /// For one part.
+    pub(crate) fn of_part() -> Self {
         Self::new(ENTRIES_MAX, TIME_MAX)
     }
 
@@ -121,7 +122,7 @@ mod tests {
             fs::rename(&new, &old).unwrap();
             top = old;
         }
-        let mut budget = Budget::of_pod();
+        let mut budget = Budget::of_part();
         let used = usage(&top, &mut budget);
         assert!(used.bytes >= 200_000, "{used:?}");
         assert_eq!(used.inodes, 2002);

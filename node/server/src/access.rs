@@ -71,7 +71,7 @@ impl Access {
             return Ok(());
         }
         let question = Question {
-            verb: verb(method),
+            verb: verb(method, path),
             subresource: subresource(path),
             node: &self.node_name,
         };
@@ -115,7 +115,12 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-fn verb(method: &Method) -> &'static str {
+/// Streams are written to, whatever the method: a WebSocket begins with GET, and who may only read
+/// must not run commands (Kubernetes' kubelet lets them: `nodes/proxy` with `get`).
+fn verb(method: &Method, path: &str) -> &'static str {
+    if matches!(first_part(path), "exec" | "attach" | "portForward" | "run") {
+        return "create";
+    }
     match *method {
         Method::POST => "create",
         Method::PUT => "update",
@@ -127,13 +132,19 @@ fn verb(method: &Method) -> &'static str {
 
 /// The part of the node that a path belongs to; most belong to `proxy`, the right to everything.
 fn subresource(path: &str) -> &'static str {
-    match path.split('/').nth(1).unwrap_or_default() {
+    match first_part(path) {
         "stats" => "stats",
         "metrics" => "metrics",
         "logs" => "log",
         "checkpoint" => "checkpoint",
         _ => "proxy",
     }
+}
+
+/// As the routes see it.
+fn first_part(path: &str) -> &str {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    parts.next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -173,6 +184,15 @@ mod tests {
         assert_eq!(subresource("/metrics/cadvisor"), "metrics");
         assert_eq!(subresource("/stats/summary"), "stats");
         assert_eq!(subresource("/exec/a/b/c"), "proxy");
-        assert_eq!((verb(&Method::POST), verb(&Method::GET)), ("create", "get"));
+        assert_eq!(subresource("//stats/summary"), "stats");
+        assert_eq!(verb(&Method::POST, "/pods"), "create");
+        assert_eq!(verb(&Method::GET, "/pods"), "get");
+    }
+
+    #[test]
+    fn who_may_only_read_runs_no_commands() {
+        for path in ["/exec/a/b/c", "//attach/a/b/c", "/portForward/a/b"] {
+            assert_eq!(verb(&Method::GET, path), "create", "{path}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The log of one container, as a response.
 //!
 //! ```text
+//! folder  where they are, without following links
 //! files   which files there are, through rotations     ┐
 //! tail    where the last lines begin                   ├─ source: pieces of text
 //! line ▶ printer   what the reader sees of them (pure) ┘       │
@@ -10,6 +11,7 @@
 //! A piece is read only when the reader has taken the one before: a slow reader costs one piece.
 
 mod files;
+mod folder;
 mod follow;
 mod line;
 mod printer;
@@ -20,7 +22,6 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::stream;
@@ -28,8 +29,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use swiftlet_model::ids::{ContainerId, PodKey};
-use swiftlet_model::runtime::RuntimeError;
+use swiftlet_model::ids::ContainerId;
 use swiftlet_proto::log_options::LogOptions;
 
 use crate::answer::{Answer, BodyError, text};
@@ -37,7 +37,8 @@ use crate::container;
 use crate::route::Target;
 use crate::server::Serving;
 
-use self::follow::{Log, Pieces};
+use self::folder::LogFolder;
+use self::follow::{Log, Pieces, StateOf};
 
 /// Answers a request for a log.
 pub(crate) async fn answer(serving: &Serving, target: &Target, query: &str) -> Answer {
@@ -70,18 +71,23 @@ async fn begin(serving: &Serving, target: &Target, query: &str) -> Result<Answer
         let words = "too many logs are read at this moment".to_owned();
         (StatusCode::TOO_MANY_REQUESTS, words)
     })?;
-    let path = path(serving, &posted.key, name, &id).await;
-    let path = path.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    let log = Log {
-        path: path.clone(),
-        container: id,
-        runtime: Arc::clone(&serving.runtime),
-        shutdown: serving.shutdown.clone(),
-    };
-    let pieces = follow::open(log, options).await.map_err(|error| {
+    let status = serving.runtime.container_status(&id).await;
+    let status = status.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    // `BuildContainerLogsDirectory` in `pkg/kubelet/kuberuntime/helpers.go` of Kubernetes.
+    let (pod, file) = (posted.key.log_folder(), format!("{}.log", status.attempt));
+    let unreadable = |error| {
+        let path = serving.log_root.join(&pod).join(name).join(&file);
         let words = format!("cannot read the log file {}: {error}", path.display());
         (StatusCode::INTERNAL_SERVER_ERROR, words)
-    })?;
+    };
+    let folder = LogFolder::open(&serving.log_root, &[&pod, name]).map_err(unreadable)?;
+    let log = Log {
+        folder: Arc::new(folder),
+        name: file.clone(),
+        state: state_of(serving, id),
+        shutdown: serving.shutdown.clone(),
+    };
+    let pieces = follow::open(log, options).await.map_err(unreadable)?;
     let frames = stream::unfold((pieces, place), next);
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
     let plain = HeaderValue::from_static("text/plain");
@@ -98,15 +104,10 @@ async fn next<P>((mut pieces, place): (Pieces, P)) -> Option<(FrameResult, (Piec
 
 type FrameResult = Result<Frame<bytes::Bytes>, BodyError>;
 
-/// Where the runtime writes the log of this container
-/// (`BuildContainerLogsDirectory` in `pkg/kubelet/kuberuntime/helpers.go` of Kubernetes).
-async fn path(
-    serving: &Serving,
-    pod: &PodKey,
-    name: &str,
-    id: &ContainerId,
-) -> Result<PathBuf, RuntimeError> {
-    let status = serving.runtime.container_status(id).await?;
-    let folder = serving.log_root.join(pod.log_folder()).join(name);
-    Ok(folder.join(format!("{}.log", status.attempt)))
+fn state_of(serving: &Serving, id: ContainerId) -> StateOf {
+    let (runtime, id) = (Arc::clone(&serving.runtime), Arc::new(id));
+    Box::new(move || {
+        let (runtime, id) = (Arc::clone(&runtime), Arc::clone(&id));
+        Box::pin(async move { Ok(runtime.container_status(&id).await?.state) })
+    })
 }

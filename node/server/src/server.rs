@@ -150,13 +150,15 @@ impl NodeServer {
         let tasks = TaskTracker::new();
         let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
-            let Ok(permit) = Arc::clone(&limit).acquire_owned().await else {
-                break;
+            let next = async {
+                // The semaphore is never closed.
+                let permit = Arc::clone(&limit).acquire_owned().await;
+                (permit, self.listener.accept().await)
             };
-            let accepted = tokio::select! {
+            let (permit, accepted) = tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                accepted = self.listener.accept() => accepted,
+                next = next => next,
             };
             let Some(stream) = usable(accepted).await else {
                 continue;

@@ -90,10 +90,11 @@ pub(crate) async fn exec(serving: &Serving, target: &Target, request: Request<In
         }
         let posted = pod(serving, target)?;
         let container = running(&posted, target)?;
+        let place = free_place(serving)?;
         let url = serving
             .streaming
             .exec(&container, &wanted.command, wanted.streams);
-        url.await.map_err(of_runtime)
+        Ok((url.await.map_err(of_runtime)?, place))
     };
     let url = url.await;
     joined(serving, url, request).await
@@ -110,8 +111,9 @@ pub(crate) async fn attach(
         wanted.has_streams()?;
         let posted = pod(serving, target)?;
         let container = running(&posted, target)?;
+        let place = free_place(serving)?;
         let url = serving.streaming.attach(&container, wanted.streams);
-        url.await.map_err(of_runtime)
+        Ok((url.await.map_err(of_runtime)?, place))
     };
     let url = url.await;
     joined(serving, url, request).await
@@ -126,6 +128,7 @@ pub(crate) async fn port_forward(
     let url = async {
         let wanted = wanted(&request)?;
         let posted = pod(serving, target)?;
+        let place = free_place(serving)?;
         let runtime = serving.runtime.pod(&posted.key.uid);
         let runtime = runtime.await.map_err(of_runtime)?;
         let mut sandboxes = runtime.sandboxes.iter();
@@ -135,7 +138,7 @@ pub(crate) async fn port_forward(
             (StatusCode::INTERNAL_SERVER_ERROR, words)
         })?;
         let url = serving.streaming.port_forward(&ready.id, &wanted.ports);
-        url.await.map_err(of_runtime)
+        Ok((url.await.map_err(of_runtime)?, place))
     };
     let url = url.await;
     joined(serving, url, request).await
@@ -174,19 +177,23 @@ fn of_runtime(error: RuntimeError) -> Refusal {
     (code, error.to_string())
 }
 
+/// Before the runtime is asked: it keeps a limited number of streams ready for those who come.
+fn free_place(serving: &Serving) -> Result<OwnedSemaphorePermit, Refusal> {
+    let place = Arc::clone(&serving.streams).try_acquire_owned();
+    place.map_err(|_| {
+        let words = "too many streams into pods are open at this moment";
+        (StatusCode::TOO_MANY_REQUESTS, words.to_owned())
+    })
+}
+
 /// Joins the client with the place that the runtime has prepared.
 async fn joined(
     serving: &Serving,
-    url: Result<String, Refusal>,
+    prepared: Result<(String, OwnedSemaphorePermit), Refusal>,
     request: Request<Incoming>,
 ) -> Answer {
     let joined = async {
-        let url = url?;
-        let place = Arc::clone(&serving.streams).try_acquire_owned();
-        let place = place.map_err(|_| {
-            let words = "too many streams into pods are open at this moment";
-            (StatusCode::TOO_MANY_REQUESTS, words.to_owned())
-        })?;
+        let (url, place) = prepared?;
         join(serving, &url, request, place).await
     };
     match joined.await {

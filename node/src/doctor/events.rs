@@ -36,7 +36,10 @@ async fn probes(source: Source, options: &NodeOptions) -> Vec<Probe> {
             let runtime = Cri::new(options.runtime_socket());
             vec![swiftlet_pleg::probe_stream(&runtime).await]
         }
-        Source::Pidfd => vec![swiftlet_pleg::probe_pidfd()],
+        Source::Pidfd => {
+            let runtime = Cri::new(options.runtime_socket());
+            vec![swiftlet_pleg::probe_pidfd(&runtime).await]
+        }
         Source::Relist => Vec::new(),
     }
 }

@@ -31,6 +31,8 @@ struct Line {
     id: u64,
     parent: u64,
     device: String,
+    /// The folder of its file system that is shown.
+    root: PathBuf,
     point: PathBuf,
     shared: bool,
 }
@@ -106,6 +108,7 @@ fn line(bytes: &[u8]) -> Option<Line> {
         id: text(0)?.parse().ok()?,
         parent: text(1)?.parse().ok()?,
         device: text(2)?.to_owned(),
+        root: PathBuf::from(unescape(fields.get(3)?)),
         point: PathBuf::from(unescape(fields.get(4)?)),
         shared: tags.any(|tag| tag.starts_with(b"shared:")),
     })
@@ -138,7 +141,14 @@ fn is_bound_on_itself(table: &[Line], folder: &Path) -> bool {
         return false;
     };
     let parent = table.iter().find(|line| line.id == top.parent);
-    parent.is_some_and(|parent| parent.device == top.device)
+    parent.is_some_and(|parent| parent.device == top.device && shows(parent, folder, &top.root))
+}
+
+/// Whether the mount shows that folder of its file system there. An administrator may have bound
+/// another one of the same disk.
+fn shows(mount: &Line, place: &Path, root: &Path) -> bool {
+    let below = place.strip_prefix(&mount.point);
+    below.is_ok_and(|below| mount.root.join(below) == root)
 }
 
 #[cfg(test)]
@@ -181,6 +191,24 @@ mod tests {
             "{root}40 21 8:2 / /n rw shared:3 - ext4 /dev/sdb rw\n"
         )));
         assert!(!of(root));
+    }
+
+    #[test]
+    fn another_folder_of_the_same_disk_is_not_taken_for_the_folder_itself() {
+        let of = |text: &str| is_bound_on_itself(&lines(text), Path::new("/var/n"));
+        let root = "21 1 8:1 /system / rw - ext4 /dev/sda rw\n";
+        let bound = |from: &str, parent: u32| {
+            format!("40 {parent} 8:1 {from} /var/n rw - ext4 /dev/sda rw\n")
+        };
+        assert!(of(&format!("{root}{}", bound("/system/var/n", 21))));
+        assert!(!of(&format!("{root}{}", bound("/data/n", 21))));
+        // On a bind mount of its own: the folder lies elsewhere on the disk than its place says.
+        let var = format!("{root}30 21 8:1 /vars /var rw - ext4 /dev/sda rw\n");
+        assert!(of(&format!("{var}{}", bound("/vars/n", 30))));
+        assert!(!of(&format!("{var}{}", bound("/system/var/n", 30))));
+        // A second time on itself.
+        let twice = bound("/system/var/n", 40).replacen("40 40", "41 40", 1);
+        assert!(of(&format!("{root}{}{twice}", bound("/system/var/n", 21))));
     }
 
     #[test]

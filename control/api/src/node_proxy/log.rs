@@ -29,6 +29,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes of a node's refusal that are passed on (`maxReadLength` of
 /// `pkg/registry/generic/rest/response_checker.go` of Kubernetes).
 const REFUSAL_BYTES_MAX: usize = 50_000;
+/// How long it may take (`UpgradeAwareHandler` of `k8s.io/apimachinery/pkg/util/proxy`).
+const REFUSAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Answers a request for a log.
 pub(super) async fn answer(
@@ -132,14 +134,21 @@ async fn ask(
     asked.map_err(broken)
 }
 
+/// The words of a node's refusal: not more of them, and not for longer, than a client is to wait
+/// for.
+pub(super) async fn words_of(response: Response<Incoming>) -> String {
+    let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect();
+    match tokio::time::timeout(REFUSAL_LIMIT, body).await {
+        Ok(Ok(body)) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
+        Ok(Err(why)) => why.to_string(),
+        Err(_) => "the node does not end its refusal".to_owned(),
+    }
+}
+
 /// A node's refusal as the client sees it.
 async fn refusal(response: Response<Incoming>) -> ApiError {
     let code = response.status();
-    let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect();
-    let text = match body.await {
-        Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
-        Err(why) => why.to_string(),
-    };
+    let text = words_of(response).await;
     match code {
         StatusCode::BAD_REQUEST => error::bad_request(text),
         StatusCode::NOT_FOUND => error::failure(code, "NotFound", text),

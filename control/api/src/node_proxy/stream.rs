@@ -3,17 +3,17 @@
 
 use http::header::{HeaderMap, SEC_WEBSOCKET_PROTOCOL};
 use http::{Request, Response, StatusCode, Uri};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use swiftlet_client::api::ApiError;
 use swiftlet_proto::upgrade::{is_upgrade, pass_on, wanted};
 
 use super::client::NodeClient;
+use super::log;
 use super::target::{self, Pod};
 use super::tunnel;
 use crate::api::ApiServer;
 use crate::error;
-use crate::http_side::{BoxError, ResponseBody, full};
+use crate::http_side::{ResponseBody, full, with_type};
 use crate::route::Target;
 
 /// What a query says of a stream: `PodExecOptions`, `PodAttachOptions`, `PodPortForwardOptions`.
@@ -167,14 +167,30 @@ pub(super) async fn answer(
     let response = pass_on(stream, request, uri, &host, session, shutdown).await;
     let response =
         response.map_err(|why| error::internal(format_args!("node {}: {why}", place.node)))?;
-    Ok(joined(response))
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        return refused(&place.node, response).await;
+    }
+    // What follows is no body.
+    Ok(response.map(|_| full(bytes::Bytes::new())))
 }
 
-/// The node's answer as the client sees it.
-fn joined(response: Response<Incoming>) -> Response<ResponseBody> {
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        // What follows is no body.
-        return response.map(|_| full(bytes::Bytes::new()));
+/// A node's refusal as the client sees it: its code and its words, which kubectl shows. Nothing
+/// else of it is passed on; where to go instead is not a node's to say.
+pub(super) async fn refused(
+    node: &str,
+    response: Response<Incoming>,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let code = response.status();
+    let words = log::words_of(response).await;
+    match code {
+        // That the node refuses this server is nothing that the client could mend.
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(error::internal(words)),
+        code if code.is_client_error() || code.is_server_error() => {
+            let text = "text/plain; charset=utf-8";
+            Ok(with_type(code, text, words.into()))
+        }
+        code => Err(error::internal(format_args!(
+            "node {node} answered {code} where it was to agree or to refuse"
+        ))),
     }
-    response.map(|body| body.map_err(BoxError::from).boxed_unsync())
 }

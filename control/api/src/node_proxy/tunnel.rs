@@ -15,7 +15,7 @@ use http::header::{
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -27,6 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use super::stream::refused;
 use crate::error;
 use crate::http_side::{BoxError, ResponseBody, full};
 
@@ -78,7 +79,7 @@ pub(super) async fn answer(
     let asked = asked.map_err(|_| error::internal("the node does not answer in time"))?;
     let (mut response, sender) = asked.map_err(error::internal)?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync()));
+        return refused(host, response).await;
     }
     let client = hyper::upgrade::on(&mut request);
     let node = hyper::upgrade::on(&mut response);

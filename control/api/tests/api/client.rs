@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, UPGRADE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -30,6 +30,8 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Bytes,
     /// A bearer token; empty for none.
     pub(crate) token: String,
+    /// What the connection is to become; empty for nothing else.
+    pub(crate) upgrade: &'a str,
 }
 
 pub(crate) fn get<'a>(path: impl Into<String>) -> Call<'a> {
@@ -40,6 +42,7 @@ pub(crate) fn get<'a>(path: impl Into<String>) -> Call<'a> {
         content_type: "",
         body: Bytes::new(),
         token: String::new(),
+        upgrade: "",
     }
 }
 
@@ -106,6 +109,11 @@ pub(crate) async fn call(
     }
     if !call.token.is_empty() {
         request = request.header(AUTHORIZATION, format!("Bearer {}", call.token));
+    }
+    if !call.upgrade.is_empty() {
+        request = request
+            .header(CONNECTION, "Upgrade")
+            .header(UPGRADE, call.upgrade);
     }
     sender
         .send_request(request.body(Full::new(call.body)).unwrap())

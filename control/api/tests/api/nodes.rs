@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
-use crate::client::{call, get, json_of, send, text};
+use crate::client::{Call, call, get, json_of, send, text};
 use crate::support::{Outside, outside, pod, pod_name};
 
 const LOG: &str = "/api/v1/namespaces/default/pods/web/log";
@@ -187,4 +187,50 @@ async fn a_node_may_ask_what_its_clients_may() {
         assert_eq!(answer["status"]["allowed"], allowed);
     }
     server.stop().await;
+}
+
+#[tokio::test]
+async fn of_a_node_that_does_not_agree_to_a_stream_code_and_words_are_passed_on_and_no_more() {
+    let exec = LOG.replace("/log", "/exec?command=id&stdout=true");
+    for (answer, code, words) in [
+        (
+            "HTTP/1.1 404 Not Found\r\nLocation: https://elsewhere/\r\n\
+             Content-Length: 4\r\n\r\ngone",
+            StatusCode::NOT_FOUND,
+            "gone",
+        ),
+        (
+            "HTTP/1.1 302 Found\r\nLocation: https://elsewhere/\r\n\
+             Content-Length: 4\r\n\r\nfake",
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "answered 302",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nLocation: https://elsewhere/\r\n\
+             Content-Length: 4\r\n\r\nfake",
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "answered 200",
+        ),
+        (
+            "HTTP/1.1 401 Unauthorized\r\nContent-Length: 4\r\n\r\nfoul",
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "foul",
+        ),
+    ] {
+        let server = outside().await;
+        let identity = server.pki.node("worker-1").unwrap();
+        let node = Node::start(&identity, answer).await;
+        bound(&server, node.port).await;
+        let asked = Call {
+            upgrade: "SPDY/3.1",
+            ..send(Method::POST, exec.clone(), &json!({}))
+        };
+        let admin = server.pki.admin().unwrap();
+        let answered = call(&server, Some(&admin), asked).await;
+        assert_eq!(answered.status(), code);
+        assert!(!answered.headers().contains_key("location"));
+        let told = text(answered).await;
+        assert!(told.contains(words) && !told.contains("fake"), "{told}");
+        server.stop().await;
+    }
 }

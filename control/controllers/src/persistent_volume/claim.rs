@@ -6,6 +6,7 @@ use std::sync::Arc;
 use swiftlet_client::api::PatchKind;
 use swiftlet_client::recorder::EventType;
 use swiftlet_client::{Object, ObjectKey};
+use swiftlet_proto::claim::BOUND_BY_CONTROLLER;
 
 use super::Controller;
 use super::select;
@@ -15,8 +16,6 @@ use crate::error::ControllerError;
 pub(super) const PROTECTION: &str = "kubernetes.io/pvc-protection";
 /// Says that the binding is complete.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Says that this controller chose, not the user.
-pub(super) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
 /// `spec.volumeName`, if there is one.
 pub(super) fn volume_name(claim: &PersistentVolumeClaim) -> Option<&str> {
@@ -132,17 +131,42 @@ impl Controller {
         if let Some(volume) = select::held(volumes.iter(), claim) {
             return self.bind(volume, claim).await;
         }
-        let mut node = None;
         if self.waits_for_consumer(claim) {
-            let Some(pod) = self.user(claim) else {
-                let text = "waiting for first consumer to be created before binding";
-                self.tell(claim, EventType::Normal, "WaitForFirstConsumer", text);
-                return Ok(());
-            };
-            node = self.node_of(&pod);
+            return self.find_for_consumer(claim).await;
         }
+        self.bind_first(select::select(volumes.iter(), claim, None), claim)
+            .await
+    }
+
+    /// The claim waits for a pod, and gets a volume that the pod's node can use.
+    async fn find_for_consumer(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<(), ControllerError> {
+        let Some(pod) = self.user(claim) else {
+            let text = "waiting for first consumer to be created before binding";
+            self.tell(claim, EventType::Normal, "WaitForFirstConsumer", text);
+            return Ok(());
+        };
+        // The scheduler writes its choice before it binds the pod, and the informer of volumes may
+        // be behind that of pods: a second volume is not chosen on old knowledge.
+        let (volumes, _) = self.client.list::<PersistentVolume>(None).await?;
+        let volumes: Vec<_> = volumes.into_iter().map(Arc::new).collect();
+        if let Some(volume) = select::held(volumes.iter(), claim) {
+            return self.bind(volume, claim).await;
+        }
+        let node = self.node_of(&pod);
         let place = node.as_deref().map(select::place);
-        let Some(volume) = select::select(volumes.iter(), claim, place) else {
+        self.bind_first(select::select(volumes.iter(), claim, place), claim)
+            .await
+    }
+
+    async fn bind_first(
+        &self,
+        volume: Option<&Arc<PersistentVolume>>,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<(), ControllerError> {
+        let Some(volume) = volume else {
             self.tell_why_unbound(claim);
             return Ok(());
         };

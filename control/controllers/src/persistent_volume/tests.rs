@@ -74,3 +74,44 @@ async fn a_volume_that_has_changed_since_is_not_let_go() {
     assert!(controller.sync_volume(&known).await.is_err());
     assert!(get().await.is_ok(), "it is bound now");
 }
+
+#[tokio::test]
+async fn a_claim_gets_the_volume_that_the_scheduler_has_just_reserved_and_no_second_one() {
+    let api = FakeApi::new();
+    let door: Arc<dyn Api> = api.clone();
+    let (mut informers, shutdown) = (Informers::new(&door), CancellationToken::new());
+    let PersistentVolumeController {
+        controller,
+        volumes,
+        classes,
+        ..
+    } = PersistentVolumeController::new(&door, &mut informers, &shutdown);
+    let class = json!({ "metadata": { "name": "late" }, "provisioner": "p",
+        "volumeBindingMode": "WaitForFirstConsumer" });
+    create::<StorageClass>(&controller, class).await;
+    let claim = json!({ "metadata": { "name": "c", "namespace": "default" },
+        "spec": { "storageClassName": "late" } });
+    let claim: PersistentVolumeClaim = create(&controller, claim).await;
+    let source = json!({ "name": "v", "persistentVolumeClaim": { "claimName": "c" } });
+    let spec = json!({ "nodeName": "n", "containers": [{ "name": "c" }], "volumes": [source] });
+    let pod = json!({ "metadata": { "name": "p", "namespace": "default" }, "spec": spec });
+    create::<Pod>(&controller, pod).await;
+    for name in ["a", "z"] {
+        let spec = json!({ "storageClassName": "late" });
+        let volume = json!({ "metadata": { "name": name }, "spec": spec });
+        create::<PersistentVolume>(&controller, volume).await;
+    }
+    informers.spawn(&shutdown);
+    classes.spawn(shutdown.clone());
+    assert!(controller.stores.pods.wait_synced().await);
+    assert!(controller.classes.wait_synced().await);
+    // The informer of volumes hears of nothing: it does not run.
+    drop(volumes);
+    let mut reserved: PersistentVolume = controller.client.get("", "z").await.unwrap();
+    swiftlet_proto::claim::reserve_for(&mut reserved, &claim);
+    controller.client.update(&reserved).await.unwrap();
+    controller.sync_claim(&claim).await.unwrap();
+    let bound: PersistentVolumeClaim = controller.client.get("default", "c").await.unwrap();
+    assert_eq!(bound.spec.unwrap().volume_name.as_deref(), Some("z"));
+    shutdown.cancel();
+}

@@ -1,13 +1,14 @@
 //! One volume: it is free, claimed, released, or ends.
 
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use serde_json::json;
 use swiftlet_client::api::PatchKind;
 use swiftlet_client::recorder::EventType;
 use swiftlet_client::{Object, ObjectKey};
+use swiftlet_proto::claim::{BOUND_BY_CONTROLLER, is_held_for, reserve_for};
 
 use super::Controller;
-use super::claim::{BOUND_BY_CONTROLLER, volume_name};
+use super::claim::volume_name;
 use crate::error::ControllerError;
 
 /// Keeps a volume as long as it is bound.
@@ -145,23 +146,8 @@ impl Controller {
         claim: &PersistentVolumeClaim,
     ) -> Result<(), ControllerError> {
         let mut volume = volume.clone();
-        let spec = volume.spec.get_or_insert_default();
-        let known = spec.claim_ref.as_ref().and_then(|it| it.uid.as_deref());
-        if known != Some(claim.uid()) {
-            let by_user = spec.claim_ref.is_some();
-            spec.claim_ref = Some(ObjectReference {
-                kind: Some("PersistentVolumeClaim".to_owned()),
-                api_version: Some("v1".to_owned()),
-                namespace: claim.metadata.namespace.clone(),
-                name: claim.metadata.name.clone(),
-                uid: claim.metadata.uid.clone(),
-                resource_version: claim.metadata.resource_version.clone(),
-                ..ObjectReference::default()
-            });
-            if !by_user {
-                let annotations = volume.metadata.annotations.get_or_insert_default();
-                annotations.insert(BOUND_BY_CONTROLLER.to_owned(), "yes".to_owned());
-            }
+        if !is_held_for(&volume, claim) {
+            reserve_for(&mut volume, claim);
             volume = self.client.update(&volume).await?;
         }
         self.set_volume_phase(&volume, "Bound", None).await

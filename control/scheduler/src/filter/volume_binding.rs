@@ -17,7 +17,10 @@ use crate::bind::BindError;
 use crate::framework::{Cycle, Filter, PreBind, PreFilter, Rejection, Reserve};
 use crate::node_info::{NodeInfo, Snapshot};
 use crate::volumes::VolumeStores;
-use crate::volumes::reservations::{Reservations, reserve};
+use crate::volumes::reservations::{Choice, Foreseen, Reservations, Waiting, choose, reserve};
+
+#[cfg(test)]
+mod tests;
 
 /// As rejections name it.
 pub(crate) const PLUGIN: &str = "VolumeBinding";
@@ -39,8 +42,8 @@ pub(crate) struct VolumeBinding {
 struct Claims {
     /// The volumes behind bound ones; `None` for one that does not exist.
     bound: Vec<Option<Arc<PersistentVolume>>>,
-    /// Those whose binding waits for the pod.
-    waiting: Vec<Arc<PersistentVolumeClaim>>,
+    /// Those whose binding waits for the pod, and what they can have.
+    waiting: Vec<Foreseen>,
 }
 
 impl PreFilter for VolumeBinding {
@@ -59,38 +62,37 @@ impl PreFilter for VolumeBinding {
 impl VolumeBinding {
     fn claims(&self, pod: &Pod) -> Result<Claims, Rejection> {
         let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
-        let mut claims = Claims::default();
+        let (mut bound, mut waiting) = (Vec::new(), Vec::<Waiting>::new());
         for volume in volumes.into_iter().flatten() {
             let Some(claim) = self.claim(pod, volume)? else {
                 continue;
             };
             if let Some(name) = bound_to(&claim) {
                 let volume = self.stores.volumes.get(&ObjectKey::new("", name));
-                claims.bound.push(volume);
+                bound.push(volume);
             } else if !self.waits_for_consumer(&claim) {
                 let reason = "pod has unbound immediate PersistentVolumeClaims";
                 return Err(Rejection::new(PLUGIN, reason));
-            } else if !claims.waiting.iter().any(|one| one.uid() == claim.uid()) {
-                claims.waiting.push(claim);
+            } else if !waiting.iter().any(|one| one.claim.uid() == claim.uid()) {
+                let is_made = self.is_made(&claim);
+                waiting.push(Waiting { claim, is_made });
             }
         }
-        Ok(claims)
+        let waiting = if waiting.is_empty() {
+            Vec::new()
+        } else {
+            let volumes = self.stores.volumes.snapshot();
+            self.reservations.foresee(waiting, &volumes)
+        };
+        Ok(Claims { bound, waiting })
     }
 
-    /// Claims for which no volume is made when one is needed.
-    fn of_existing_volumes(
-        &self,
-        waiting: &[Arc<PersistentVolumeClaim>],
-    ) -> Vec<Arc<PersistentVolumeClaim>> {
-        let by_hand = |claim: &&Arc<PersistentVolumeClaim>| {
-            let class = claim.spec.as_ref()?.storage_class_name.as_deref()?;
-            let class = self.stores.classes.get(&ObjectKey::new("", class))?;
-            Some(class.provisioner == NO_PROVISIONER)
-        };
-        let all = waiting.iter();
-        all.filter(|claim| by_hand(claim).unwrap_or(true))
-            .cloned()
-            .collect()
+    /// Whether somebody makes a volume for the claim when one is needed.
+    fn is_made(&self, claim: &PersistentVolumeClaim) -> bool {
+        let spec = claim.spec.as_ref();
+        let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
+        let class = class.and_then(|class| self.stores.classes.get(&ObjectKey::new("", class)));
+        class.is_some_and(|class| class.provisioner != NO_PROVISIONER)
     }
 
     /// The claim behind a volume of the pod, if it has one.
@@ -168,24 +170,17 @@ impl Filter for VolumeBinding {
             };
             return Err(Rejection::new(PLUGIN, reason));
         }
-        if claims.waiting.is_empty() {
-            return Ok(());
-        }
-        let volumes = self.stores.volumes.snapshot();
-        let found = self.reservations.choose(&claims.waiting, &volumes, place);
-        let missing = self.of_existing_volumes(&claims.waiting);
-        let is_found = |claim: &Arc<PersistentVolumeClaim>| {
-            found.iter().any(|choice| choice.claim.uid() == claim.uid())
-        };
-        if missing.iter().all(is_found) {
-            return Ok(());
-        }
-        Err(Rejection::new(PLUGIN, NO_VOLUME))
+        volumes_for(&claims.waiting, place).map(drop)
     }
 }
 
+fn volumes_for(waiting: &[Foreseen], place: Place<'_>) -> Result<Vec<Choice>, Rejection> {
+    choose(waiting, place).ok_or_else(|| Rejection::new(PLUGIN, NO_VOLUME))
+}
+
 impl Reserve for VolumeBinding {
-    /// Of what was chosen for the filter, so that the next pod finds these volumes taken.
+    /// So that the next pod finds these volumes taken. What the filter found is looked for anew:
+    /// it may be gone by now.
     fn reserve(&self, pod: &Pod, node: &str) -> Result<(), Rejection> {
         let claims = self.claims(pod)?;
         if claims.waiting.is_empty() {
@@ -199,8 +194,7 @@ impl Reserve for VolumeBinding {
             name: node.name(),
             labels: node.metadata.labels.as_ref(),
         };
-        let volumes = self.stores.volumes.snapshot();
-        let chosen = self.reservations.choose(&claims.waiting, &volumes, place);
+        let chosen = volumes_for(&claims.waiting, place)?;
         self.reservations.keep(pod.uid(), chosen);
         Ok(())
     }

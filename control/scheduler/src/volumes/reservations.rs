@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use swiftlet_client::reflector::Snapshot;
 use swiftlet_client::{Client, ClientError, Object};
-use swiftlet_proto::claim::{Place, held, meets, reaches, select, wanted_size};
+use swiftlet_proto::claim::{
+    Place, held, is_held_for, matching, meets, reaches, reserve_for, wanted_size,
+};
 
-/// Says that no user chose the volume.
-const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+#[cfg(test)]
+mod tests;
+
 /// Writes of one volume before the pod is put back: its state is written once or twice when it is
 /// new.
 const TRIES_MAX: usize = 3;
@@ -19,6 +22,40 @@ const TRIES_MAX: usize = 3;
 pub(crate) struct Choice {
     pub(crate) claim: Arc<PersistentVolumeClaim>,
     pub(crate) volume: Arc<PersistentVolume>,
+}
+
+/// A claim that waits for its pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) claim: Arc<PersistentVolumeClaim>,
+    /// Whether somebody makes a volume for it if there is none.
+    pub(crate) is_made: bool,
+}
+
+/// A claim, and the volumes that it can have on some node.
+#[derive(Clone, Debug)]
+pub(crate) struct Foreseen {
+    waiting: Waiting,
+    volumes: Volumes,
+}
+
+#[derive(Clone, Debug)]
+enum Volumes {
+    /// This one is reserved for it: it gets no other, whoever could make one.
+    Own(Arc<PersistentVolume>),
+    /// These are free for it, the best first.
+    Free(Vec<Arc<PersistentVolume>>),
+}
+
+/// Why a volume is not reserved.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReserveError {
+    /// It is another volume by now, somebody else's, or does not fit any more.
+    #[error("volume {0:?} is not free any more")]
+    Taken(String),
+    /// The API refused.
+    #[error(transparent)]
+    Api(#[from] ClientError),
 }
 
 /// What was chosen and does not stand in the API yet, by the volume's name.
@@ -40,40 +77,33 @@ struct Reserved {
 }
 
 impl Reservations {
-    /// Volumes that this node can use for these claims, the smallest claim first; a claim for which
-    /// there is none is left out.
-    pub(crate) fn choose(
+    /// What each of these claims can have, the smallest claim first. All volumes are walked here
+    /// once, and not for each node.
+    pub(crate) fn foresee(
         &self,
-        claims: &[Arc<PersistentVolumeClaim>],
+        mut claims: Vec<Waiting>,
         volumes: &Snapshot<PersistentVolume>,
-        node: Place<'_>,
-    ) -> Vec<Choice> {
+    ) -> Vec<Foreseen> {
         let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         chosen.retain(|_, one| !is_shown(one, volumes));
-        let mut claims = claims.to_vec();
-        claims.sort_by_key(|claim| (wanted_size(claim), claim.key()));
-        let mut found: Vec<Choice> = Vec::new();
-        for claim in claims {
+        claims.sort_by_cached_key(|one| (wanted_size(&one.claim), one.claim.key()));
+        let foresee = |waiting: Waiting| {
+            let claim = &waiting.claim;
             let reserved = chosen
                 .values()
                 .find(|one| one.choice.claim.uid() == claim.uid());
             let own = reserved.map(|one| &one.choice.volume);
-            let own = own.or_else(|| held(volumes.iter(), &claim));
-            let volume = if let Some(own) = own {
-                Some(own).filter(|own| reaches(own, node))
+            let volumes = if let Some(own) = own.or_else(|| held(volumes.iter(), claim)) {
+                Volumes::Own(Arc::clone(own))
             } else {
-                let free = volumes.iter().filter(|volume| {
-                    let taken = found.iter().any(|one| one.volume.name() == volume.name());
-                    !taken && !chosen.contains_key(volume.name()) && meets(volume, &claim)
-                });
-                select(free, &claim, Some(node))
+                let free = volumes
+                    .iter()
+                    .filter(|volume| !chosen.contains_key(volume.name()));
+                Volumes::Free(matching(free, claim).into_iter().cloned().collect())
             };
-            found.extend(volume.map(|volume| Choice {
-                volume: Arc::clone(volume),
-                claim: Arc::clone(&claim),
-            }));
-        }
-        found
+            Foreseen { waiting, volumes }
+        };
+        claims.into_iter().map(foresee).collect()
     }
 
     /// Keeps the volumes for the pod.
@@ -117,10 +147,30 @@ impl Reservations {
     }
 }
 
-/// The uid of the claim that the volume is for.
-fn holder(volume: &PersistentVolume) -> Option<&str> {
-    let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
-    reference.uid.as_deref().filter(|uid| !uid.is_empty())
+/// Volumes for these claims that this node can use; `None` if there is none for one of them and
+/// nobody makes one.
+pub(crate) fn choose(claims: &[Foreseen], node: Place<'_>) -> Option<Vec<Choice>> {
+    let mut found: Vec<Choice> = Vec::new();
+    for one in claims {
+        let volume = match &one.volumes {
+            // One that is somewhere else is not made again here.
+            Volumes::Own(own) if !reaches(own, node) => return None,
+            Volumes::Own(own) => Some(own),
+            Volumes::Free(free) => free.iter().find(|volume| {
+                let mut names = found.iter().map(|choice| choice.volume.name());
+                !names.any(|name| name == volume.name()) && reaches(volume, node)
+            }),
+        };
+        match volume {
+            Some(volume) => found.push(Choice {
+                volume: Arc::clone(volume),
+                claim: Arc::clone(&one.waiting.claim),
+            }),
+            None if one.waiting.is_made => {}
+            None => return None,
+        }
+    }
+    Some(found)
 }
 
 fn version(volume: &PersistentVolume) -> Option<u64> {
@@ -138,42 +188,25 @@ fn is_shown(reserved: &Reserved, volumes: &Snapshot<PersistentVolume>) -> bool {
 pub(crate) async fn reserve(
     client: &Client,
     choice: &Choice,
-) -> Result<PersistentVolume, ClientError> {
+) -> Result<PersistentVolume, ReserveError> {
     let (claim, key) = (&choice.claim, choice.volume.key());
     let mut tries = 0;
     loop {
         // Its state may have been written since it was chosen, and then it is still free.
         let mut volume: PersistentVolume = client.get(&key.namespace, &key.name).await?;
-        if holder(&volume) == Some(claim.uid()) {
+        if is_held_for(&volume, claim) {
             return Ok(volume);
         }
-        if holder(&volume).is_some() {
-            // Somebody else has it: the old version of it is refused as a conflict.
-            volume = PersistentVolume::clone(&choice.volume);
+        // An administrator may have reserved it for somebody else, with a name alone, or have
+        // deleted it, or made another one of that name.
+        if volume.uid() != choice.volume.uid() || !meets(&volume, claim) {
+            return Err(ReserveError::Taken(key.name));
         }
-        let spec = volume.spec.get_or_insert_default();
-        let by_user = spec.claim_ref.is_some();
-        spec.claim_ref = Some(reference(claim));
-        if !by_user {
-            let annotations = volume.metadata.annotations.get_or_insert_default();
-            annotations.insert(BOUND_BY_CONTROLLER.to_owned(), "yes".to_owned());
-        }
+        reserve_for(&mut volume, claim);
         tries += 1;
         match client.update(&volume).await {
             Err(error) if error.is_conflict() && tries < TRIES_MAX => {}
-            written => return written,
+            written => return Ok(written?),
         }
-    }
-}
-
-fn reference(claim: &PersistentVolumeClaim) -> ObjectReference {
-    ObjectReference {
-        kind: Some("PersistentVolumeClaim".to_owned()),
-        api_version: Some("v1".to_owned()),
-        namespace: claim.metadata.namespace.clone(),
-        name: claim.metadata.name.clone(),
-        uid: claim.metadata.uid.clone(),
-        resource_version: claim.metadata.resource_version.clone(),
-        ..ObjectReference::default()
     }
 }

@@ -69,6 +69,7 @@ pub(super) fn ensure(
             .find(|other| Some(other.index) == found.peer);
         if other.is_some_and(|other| other.master == Some(bridge_index)) {
             let mac = found.mac.ok_or(NetworkError::Answer { step })?;
+            super::refuse_routers(&name);
             return Ok((found.index, mac));
         }
         // Of a bridge that is gone.
@@ -91,6 +92,8 @@ pub(super) fn ensure(
         Ok::<_, NetworkError>(found.index)
     };
     let (index, port) = (index(&name)?, index(&port)?);
+    // It has the host's address, so no router in the VLAN may change the host's routes.
+    super::refuse_routers(&name);
     let only_untagged = VlanConf {
         tagged: Vec::new(),
         ..wanted.clone()

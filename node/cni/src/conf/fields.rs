@@ -144,13 +144,7 @@ pub(super) struct Attachment {
 impl Fields {
     /// Refuses what would otherwise be ignored, and versions that are not spoken.
     pub(super) fn refuse_what_is_not_served(&self) -> Result<(), NetworkError> {
-        if !SUPPORTED_VERSIONS.contains(&self.cni_version.as_str()) {
-            return Err(NetworkError::Version(self.cni_version.clone()));
-        }
-        let named = !self.name.is_empty() && !self.name.starts_with('.');
-        if !named || self.name.contains('/') {
-            return Err(refused("name", "is missing or no name for a folder"));
-        }
+        refuse_identity(&self.cni_version, &self.name)?;
         refuse_rest("", &self.rest)?;
         refuse_rest("ipam.", &self.ipam.rest)?;
         refuse_rest("runtimeConfig.", &self.runtime_config.rest)
@@ -167,6 +161,17 @@ impl IpamFields {
             gateway: self.gateway,
         })
     }
+}
+
+/// Refuses versions that are not spoken, and names that are none of a folder.
+pub(super) fn refuse_identity(cni_version: &str, name: &str) -> Result<(), NetworkError> {
+    if !SUPPORTED_VERSIONS.contains(&cni_version) {
+        return Err(NetworkError::Version(cni_version.to_owned()));
+    }
+    if name.is_empty() || name.starts_with('.') || name.contains('/') {
+        return Err(refused("name", "is missing or no name for a folder"));
+    }
+    Ok(())
 }
 
 pub(super) const NOT_SERVED: &str = "is not served";

@@ -78,6 +78,19 @@ pub(super) struct BandwidthFields {
 }
 
 impl Restrictions {
+    /// Those of a pod that nothing bounds.
+    pub(super) fn none() -> Self {
+        Self {
+            mac_spoof: false,
+            bandwidth: Bandwidth::default(),
+            vlan: VlanConf {
+                untagged: None,
+                tagged: Vec::new(),
+                keep_default: true,
+            },
+        }
+    }
+
     /// Checks the fields.
     pub(super) fn new(
         fields: &RestrictionFields,

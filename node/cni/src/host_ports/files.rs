@@ -1,9 +1,9 @@
 //! The host ports of each sandbox as a file: `<dataDir>/hostports/<container id>`, in JSON.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::SystemTime;
 
 use super::Ports;
 use crate::disk;
@@ -12,13 +12,21 @@ use crate::error::{NetworkError, file_error};
 /// A file that is being written; no container id begins like this.
 const NEW: &str = ".new";
 
-pub(super) fn load(folder: &Path) -> Result<BTreeMap<String, Ports>, NetworkError> {
+/// A file of a sandbox.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) container_id: String,
+    pub(super) ports: Ports,
+    pub(super) written: SystemTime,
+}
+
+pub(super) fn load(folder: &Path) -> Result<Vec<Found>, NetworkError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(file_error("read", folder)(error)),
     };
-    let mut found = BTreeMap::new();
+    let mut found = Vec::new();
     for entry in entries {
         let entry = entry.map_err(file_error("read", folder))?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -27,10 +35,14 @@ pub(super) fn load(folder: &Path) -> Result<BTreeMap<String, Ports>, NetworkErro
         }
         let path = entry.path();
         let text = fs::read(&path).map_err(file_error("read", &path))?;
+        let written = entry.metadata().and_then(|file| file.modified());
+        let written = written.unwrap_or(SystemTime::UNIX_EPOCH);
         match serde_json::from_slice(&text) {
-            Ok(ports) => {
-                found.insert(name, ports);
-            }
+            Ok(ports) => found.push(Found {
+                container_id: name,
+                ports,
+                written,
+            }),
             // Only a disk that lies makes such a file: its pod loses its ports, not the node.
             Err(error) => tracing::warn!(path = %path.display(), %error, "no host ports"),
         }

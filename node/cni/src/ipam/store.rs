@@ -24,6 +24,8 @@ const LINE_BREAK: &str = "\r\n";
 const LAST_RESERVED: &str = "last_reserved_ip.";
 const LOCK: &str = "lock";
 const BOOT_ID: &str = "boot_id";
+/// The same while it is being written.
+const NEW_BOOT_ID: &str = "boot_id.new";
 const BOOT_ID_SOURCE: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The folder of one network.
@@ -110,7 +112,8 @@ impl Store {
             self.release(address)?;
         }
         for name in self.names()? {
-            if name == LOCK || name == BOOT_ID || name.starts_with(LAST_RESERVED) {
+            let is_ours = [LOCK, BOOT_ID, NEW_BOOT_ID].contains(&name.as_str());
+            if is_ours || name.starts_with(LAST_RESERVED) {
                 remove_file(&self.dir.join(name))?;
             }
         }
@@ -128,17 +131,23 @@ impl Store {
             .map_err(file_error("read", Path::new(BOOT_ID_SOURCE)))?;
         match fs::read_to_string(&path) {
             Ok(written) if written == current => return Ok(()),
-            Ok(_) => {
+            // An empty file says nothing: a disk may have lost what was in it.
+            Ok(written) if !written.trim().is_empty() => {
                 for address in self.addresses()? {
                     self.release(address)?;
                 }
             }
             // host-local's own folder: its addresses may be of pods that run. They are kept, and
             // the reconciliation with live sandboxes decides.
+            Ok(_) => (),
             Err(error) if error.kind() == ErrorKind::NotFound => (),
             Err(error) => return Err(file_error("read", &path)(error)),
         }
-        disk::write(&path, current).map_err(file_error("write", &path))
+        // Never half written: that would be another boot's, and the addresses of pods that run
+        // would go.
+        let new = self.dir.join(NEW_BOOT_ID);
+        disk::write(&new, current).map_err(file_error("write", &new))?;
+        disk::rename(&new, &path).map_err(file_error("write", &path))
     }
 
     /// All addresses that have a file.
@@ -169,6 +178,24 @@ impl Store {
     }
 }
 
+/// Who holds what in the networks that keep their files in this folder, but for those of which the
+/// folders are named.
+pub(crate) fn load_others(
+    data_dir: &Path,
+    known: &[PathBuf],
+) -> Result<Vec<(IpAddr, Holder)>, NetworkError> {
+    let others = Store {
+        dir: data_dir.to_path_buf(),
+    };
+    let mut found = Vec::new();
+    for dir in others.names()?.iter().map(|name| data_dir.join(name)) {
+        if dir.is_dir() && !known.contains(&dir) {
+            found.extend(Store { dir }.load()?);
+        }
+    }
+    Ok(found)
+}
+
 fn parse(text: &str) -> Holder {
     let mut lines = text.lines();
     let mut line = || lines.next().unwrap_or_default().trim().to_owned();
@@ -187,6 +214,7 @@ fn remove_file(path: &Path) -> Result<(), NetworkError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::net::Ipv4Addr;
 
     use super::*;
@@ -236,6 +264,40 @@ mod tests {
         assert_eq!(store.load().unwrap(), vec![(ADDRESS, holder())]);
         fs::write(dir.path().join(BOOT_ID), "another boot\n").unwrap();
         assert_eq!(Store::open(dir.path()).unwrap().load().unwrap(), vec![]);
+    }
+
+    #[test]
+    fn a_boot_that_is_not_known_drops_nothing_and_none_is_ever_half_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(BOOT_ID);
+        fs::write(dir.path().join("10.88.0.7"), "c1\r\neth0").unwrap();
+        // What a process leaves that is killed between making a file and filling it.
+        fs::write(&path, "").unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        assert_eq!(store.load().unwrap(), vec![(ADDRESS, holder())]);
+        let current = fs::read_to_string(BOOT_ID_SOURCE).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), current);
+        // Another file takes its place: the old one is never emptied.
+        fs::write(&path, "another boot\n").unwrap();
+        let before = File::open(&path).unwrap();
+        Store::open(dir.path()).unwrap();
+        let old = std::io::read_to_string(before).unwrap();
+        assert_eq!(old, "another boot\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), current);
+    }
+
+    #[test]
+    fn the_holders_of_networks_that_are_not_open_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let [open, closed] = ["open", "closed"].map(|name| dir.path().join(name));
+        for folder in [&open, &closed] {
+            let store = Store::open(folder).unwrap();
+            store.reserve(ADDRESS, &holder(), 0).unwrap();
+        }
+        fs::write(dir.path().join("10.88.0.9"), "no folder").unwrap();
+        let found = |known: &[PathBuf]| load_others(dir.path(), known).unwrap();
+        assert_eq!(found(std::slice::from_ref(&open)), [(ADDRESS, holder())]);
+        assert_eq!(found(&[open, closed]), []);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use nix::errno::Errno;
 
-use super::nft::{Family, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, message, nested};
+use super::nft::{Family, NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, find, message, nested};
 use super::socket::NetlinkSocket;
 use crate::error::NetworkError;
 
@@ -17,8 +17,6 @@ const CTA_PROTO_DST_PORT: u16 = 3;
 const IPPROTO_UDP: u8 = 17;
 /// `struct nfgenmsg`.
 const GENERIC_HEADER_BYTES: usize = 4;
-/// The two highest bits of an attribute's kind are flags (`NLA_TYPE_MASK`).
-const KIND_MASK: u16 = 0x3fff;
 /// Flows that are forgotten in one batch.
 const BATCH_MAX: usize = 256;
 
@@ -87,19 +85,6 @@ fn is_udp_to(tuple: &[u8], ports: &[u16]) -> bool {
     let port = port.map(u16::from_be_bytes);
     find(protocol, CTA_PROTO_NUM) == Some(&[IPPROTO_UDP])
         && port.is_some_and(|port| ports.contains(&port))
-}
-
-/// The value of the first attribute of that kind.
-fn find(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
-    loop {
-        let length = usize::from(u16::from_ne_bytes(attributes.get(..2)?.try_into().ok()?));
-        let kind = u16::from_ne_bytes(attributes.get(2..4)?.try_into().ok()?);
-        let value = attributes.get(4..length)?;
-        if kind & KIND_MASK == wanted {
-            return Some(value);
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..)?;
-    }
 }
 
 fn of_conntrack(kind: u16) -> u16 {

@@ -34,6 +34,8 @@ pub(crate) struct Link {
     pub(crate) master: Option<u32>,
     /// The other end of a veth, in its own namespace.
     pub(crate) peer: Option<u32>,
+    /// Number of the namespace that the other end is in; `None` if it is in the same.
+    pub(crate) peer_netns: Option<i32>,
 }
 
 /// A veth pair: one end on the bridge, the other in the pod.
@@ -218,6 +220,7 @@ impl From<&LinkMessage> for Link {
             alias: None,
             master: None,
             peer: None,
+            peer_netns: None,
         };
         for attribute in &message.attributes {
             match attribute {
@@ -230,6 +233,7 @@ impl From<&LinkMessage> for Link {
                 }
                 LinkAttribute::Controller(index) => link.master = Some(*index),
                 LinkAttribute::Link(index) => link.peer = Some(*index),
+                LinkAttribute::LinkNetNsId(id) => link.peer_netns = Some(*id),
                 LinkAttribute::LinkInfo(infos) => {
                     link.is_bridge = infos.contains(&LinkInfo::Kind(InfoKind::Bridge));
                     link.is_veth = infos.contains(&LinkInfo::Kind(InfoKind::Veth));

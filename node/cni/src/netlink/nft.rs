@@ -4,6 +4,7 @@
 //! layouts: include/uapi/linux/netfilter/nf_tables.h. Netfilter's integers are big-endian, the
 //! registers' contents are the packet's.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use nix::errno::Errno;
@@ -12,12 +13,15 @@ use super::socket::NetlinkSocket;
 use crate::error::NetworkError;
 
 mod attribute;
+mod contents;
 mod expression;
 mod object;
 
 #[cfg(test)]
 pub(crate) use attribute::attribute;
-pub(crate) use attribute::nested;
+pub(crate) use attribute::{find, nested};
+use contents::Contents;
+pub(crate) use contents::comments;
 pub(crate) use expression::*;
 pub(crate) use object::*;
 
@@ -29,6 +33,7 @@ const NFT_MSG_GETTABLE: u16 = 1;
 const NFT_MSG_DELTABLE: u16 = 2;
 const NFT_MSG_NEWCHAIN: u16 = 3;
 const NFT_MSG_NEWRULE: u16 = 6;
+const NFT_MSG_GETRULE: u16 = 7;
 const NFT_MSG_NEWSET: u16 = 9;
 const NFT_MSG_NEWSETELEM: u16 = 12;
 const NFT_MSG_GETSETELEM: u16 = 13;
@@ -85,6 +90,8 @@ pub(crate) struct Transaction<'a> {
     table: Table<'a>,
     changes: Vec<Change>,
     maps: u32,
+    /// Of the tables that are made anew.
+    contents: BTreeMap<(Family, &'a str), Contents>,
 }
 
 #[derive(Debug)]
@@ -102,6 +109,7 @@ impl<'a> Transaction<'a> {
             table,
             changes: Vec::new(),
             maps: 0,
+            contents: BTreeMap::new(),
         }
     }
 
@@ -116,6 +124,7 @@ impl<'a> Transaction<'a> {
         // Created first, so that deleting it cannot fail; deleted, so that old rules go.
         self.push(NFT_MSG_NEWTABLE, NLM_F_CREATE, table_name(self.table.name));
         self.delete_table();
+        *self.contents() = Contents::default();
         self.push(NFT_MSG_NEWTABLE, NLM_F_CREATE, table_name(self.table.name));
     }
 
@@ -131,7 +140,23 @@ impl<'a> Transaction<'a> {
 
     /// Appends a rule to a chain.
     pub(crate) fn rule(&mut self, chain: &str, expressions: &[Vec<u8>]) {
-        let body = rule(self.table.name, chain, &expressions.concat());
+        let body = rule(self.table.name, chain, &expressions.concat(), None);
+        self.push_rule(body);
+    }
+
+    /// Appends a rule that says what it is for.
+    pub(crate) fn rule_with_comment(
+        &mut self,
+        chain: &str,
+        expressions: &[Vec<u8>],
+        comment: &str,
+    ) {
+        let body = rule(self.table.name, chain, &expressions.concat(), Some(comment));
+        self.push_rule(body);
+    }
+
+    fn push_rule(&mut self, body: Vec<u8>) {
+        self.contents().rules += 1;
         self.push(NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, body);
     }
 
@@ -139,12 +164,17 @@ impl<'a> Transaction<'a> {
     pub(crate) fn map(&mut self, map: &Map<'_>) {
         self.maps += 1;
         let body = map.body(self.table.name, self.maps);
+        let elements = &mut self.contents().elements;
+        elements.insert(map.name.to_owned(), BTreeMap::new());
         self.push(NFT_MSG_NEWSET, NLM_F_CREATE, body);
     }
 
     /// Adds an element to a map, or to a set, where it has no value.
     pub(crate) fn add_element(&mut self, map: &str, key: &[u8], value: Option<&[u8]>) {
         let body = element(self.table.name, map, key, value);
+        if let Some(elements) = self.contents().elements.get_mut(map) {
+            elements.insert(key.to_vec(), value.unwrap_or_default().to_vec());
+        }
         self.push(NFT_MSG_NEWSETELEM, NLM_F_CREATE, body);
     }
 
@@ -152,6 +182,22 @@ impl<'a> Transaction<'a> {
     pub(crate) fn delete_element(&mut self, map: &str, key: &[u8]) {
         let body = element(self.table.name, map, key, None);
         self.push(NFT_MSG_DELSETELEM, 0, body);
+    }
+
+    /// Whether the tables that this makes anew are there already, with the same in them.
+    pub(crate) fn is_in_force(&self, socket: &mut NetlinkSocket) -> Result<bool, NetworkError> {
+        for ((family, name), contents) in &self.contents {
+            let (family, name) = (*family, *name);
+            if !contents.are_in(socket, Table { family, name })? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn contents(&mut self) -> &mut Contents {
+        let Table { family, name } = self.table;
+        self.contents.entry((family, name)).or_default()
     }
 
     /// Carries all out. `Some` is the reason why nothing of it was done.
@@ -249,7 +295,8 @@ pub(crate) fn delete_table(
     let mut transaction = Transaction::of(table);
     transaction.delete_table();
     match transaction.commit(socket, step)? {
-        None | Some(Errno::ENOENT) => Ok(()),
+        // The last is of a kernel without nftables, which has no table.
+        None | Some(Errno::ENOENT | Errno::EOPNOTSUPP) => Ok(()),
         Some(source) => Err(NetworkError::Kernel { step, source }),
     }
 }

@@ -76,6 +76,27 @@ pub(crate) fn list(socket: &mut NetlinkSocket, index: u32) -> Result<Vec<Hop>, N
     Ok(found)
 }
 
+/// The links of the default routes of IPv6 that routers have advertised.
+pub(crate) fn advertised_defaults(socket: &mut NetlinkSocket) -> Result<Vec<u32>, NetworkError> {
+    let mut query = RouteMessage::default();
+    query.header.address_family = AddressFamily::Inet6;
+    let messages = socket.dump("list routes", RouteNetlinkMessage::GetRoute(query))?;
+    let links = messages.iter().filter_map(|message| match message {
+        RouteNetlinkMessage::NewRoute(route)
+            if route.header.protocol == RouteProtocol::Ra
+                && route.header.destination_prefix_length == 0 =>
+        {
+            let mut attributes = route.attributes.iter();
+            attributes.find_map(|attribute| match attribute {
+                RouteAttribute::Oif(index) => Some(*index),
+                _ => None,
+            })
+        }
+        _ => None,
+    });
+    Ok(links.collect())
+}
+
 fn hop(route: &RouteMessage) -> Option<Hop> {
     // The kernel leaves out the destination of a default route.
     let mut destination = match route.header.address_family {

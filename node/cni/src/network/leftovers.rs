@@ -6,21 +6,18 @@
 //! pauses, because each deletion holds the kernel's lock for links that new pods wait for.
 
 use std::collections::HashSet;
-use std::fs;
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use nix::mount::{MntFlags, umount2};
-use swiftlet_sys::netns;
 
 use super::names;
+use super::namespaces::{Namespaces, Place};
 use crate::bridge;
 use crate::disk;
 use crate::error::{NetworkError, file_error};
-use crate::netlink::link::{self, Link};
+use crate::netlink::link::Link;
 use crate::netlink::socket::NetlinkSocket;
 
 /// Links that one sweep deletes at most: some ten seconds, a fraction of the time between sweeps.
@@ -28,16 +25,14 @@ pub(super) const LINKS_PER_SWEEP_MAX: usize = 64;
 /// Pause between two deletions: some three times as long as one takes, so that pods that start
 /// have the lock for most of the time.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How the runtime names the namespaces that it makes for sandboxes (`NewNetNS` of containerd's
-/// pkg/netns).
-const NETNS_PREFIX: &str = "cni-";
 
 /// A veth pair of ours that no sandbox has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Orphan {
     pub(super) name: String,
     index: u32,
-    peer: Option<u32>,
+    /// The number of the one that the pod's end is in.
+    namespace: Option<i32>,
 }
 
 /// The pairs that none of `wanted` is: on one of our bridges and named as only we name them. Pure.
@@ -58,81 +53,65 @@ pub(super) fn orphans(links: &[Link], bridges: &[String], wanted: &HashSet<Strin
         .map(|link| Orphan {
             name: link.name.clone(),
             index: link.index,
-            peer: link.peer,
+            namespace: link.peer_netns,
         })
         .collect()
 }
 
-/// Removes the pairs with their namespaces, and says how many. Goes on after a failure.
+/// Removes pairs with their namespaces, at most [`LINKS_PER_SWEEP_MAX`] of them, and says which
+/// are gone. Goes on after a failure.
 pub(super) fn remove(
     socket: &mut NetlinkSocket,
     orphans: &[Orphan],
     netns_dir: &Path,
-) -> Result<usize, NetworkError> {
+) -> (HashSet<String>, Result<(), NetworkError>) {
     let mut errors = Vec::new();
-    let mut removed = 0;
-    let mut namespaces = namespaces(netns_dir);
-    for orphan in orphans.iter().take(LINKS_PER_SWEEP_MAX) {
-        let at = namespaces.iter().position(|path| contains(path, orphan));
-        let outcome = match at.map(|at| namespaces.swap_remove(at)) {
-            Some(path) if in_use(&path) => {
-                // Somebody who is not the runtime works in there: it is theirs to close.
-                let (path, link) = (path.display(), &orphan.name);
-                tracing::warn!(%path, link, "a dead sandbox's namespace is in use and stays");
+    let mut gone = HashSet::new();
+    if orphans.is_empty() {
+        return (gone, Ok(()));
+    }
+    let namespaces = Namespaces::look(socket, netns_dir);
+    let mut unmounted = HashSet::new();
+    for orphan in orphans {
+        if gone.len() == LINKS_PER_SWEEP_MAX {
+            break;
+        }
+        let place = orphan.namespace.and_then(|number| namespaces.get(number));
+        let outcome = match place {
+            // Somebody who is not the runtime works in there: it is theirs to close.
+            Some(place) if place.in_use => {
+                let (path, link) = (&place.mounted, &orphan.name);
+                tracing::warn!(
+                    ?path,
+                    link,
+                    "a namespace without a sandbox is in use and stays"
+                );
                 continue;
             }
-            Some(path) => unmount(&path),
-            None => {
-                if removed > 0 {
+            Some(Place {
+                mounted: Some(path),
+                ..
+            }) => {
+                // It may have had two pairs.
+                if unmounted.insert(path) {
+                    unmount(path)
+                } else {
+                    Ok(())
+                }
+            }
+            _ => {
+                if !gone.is_empty() {
                     thread::sleep(PAUSE);
                 }
                 bridge::delete_link(socket, orphan.index)
             }
         };
         match outcome {
-            Ok(()) => removed += 1,
+            Ok(()) => drop(gone.insert(orphan.name.clone())),
             Err(error) => errors.push(error),
         }
     }
-    NetworkError::collected(errors).map(|()| removed)
-}
-
-/// The runtime's namespaces that are mounted; none if the folder cannot be read.
-fn namespaces(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let of_a_sandbox = entries.filter(|entry| {
-        let name = entry.file_name();
-        name.to_string_lossy().starts_with(NETNS_PREFIX)
-    });
-    of_a_sandbox.map(|entry| entry.path()).collect()
-}
-
-/// Whether the pair's other end is in the namespace: each end knows the other's number.
-fn contains(path: &Path, orphan: &Orphan) -> bool {
-    // A file that is no namespace, or one that has gone, contains nothing.
-    let links = netns::open(path)
-        .and_then(|namespace| {
-            netns::run_in(namespace.as_fd(), || {
-                NetlinkSocket::route().and_then(|mut socket| link::list(&mut socket))
-            })
-        })
-        .ok()
-        .and_then(Result::ok);
-    links.unwrap_or_default().iter().any(|link| {
-        link.is_veth && link.peer == Some(orphan.index) && orphan.peer == Some(link.index)
-    })
-}
-
-/// Whether a thread of any process is in the namespace.
-fn in_use(path: &Path) -> bool {
-    let Ok(namespace) = fs::metadata(path) else {
-        return false;
-    };
-    let entries = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten();
-    entries(PathBuf::from("/proc"))
-        .flat_map(|process| entries(process.path().join("task")))
-        .filter_map(|thread| fs::metadata(thread.path().join("ns/net")).ok())
-        .any(|own| own.ino() == namespace.ino() && own.dev() == namespace.dev())
+    (gone, NetworkError::collected(errors))
 }
 
 /// The namespace ends with its last user, and the pair with it, in the background.
@@ -161,6 +140,7 @@ mod tests {
             alias: None,
             master,
             peer: Some(2),
+            peer_netns: Some(0),
         }
     }
 
@@ -190,11 +170,5 @@ mod tests {
         let found = orphans(&links, &["cni0".to_owned()], &wanted);
         let names: Vec<_> = found.into_iter().map(|orphan| orphan.name).collect();
         assert_eq!(names, [dead, adopted]);
-    }
-
-    #[test]
-    fn a_namespace_with_a_thread_in_it_is_in_use() {
-        assert!(in_use(Path::new("/proc/thread-self/ns/net")));
-        assert!(!in_use(Path::new("/nowhere/cni-1")));
     }
 }

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use nix::errno::Errno;
 use swiftlet_sys::netns;
 
+use super::detach::delete_pair;
 use super::restrictions::Port;
 use super::{Deadline, Network, bridge_spec, names, pod_ipv6};
 use crate::bridge::{self, Bridge};
@@ -40,6 +41,8 @@ pub(super) struct Reserved<'a> {
     host: Host<'a>,
     pool: &'a Pool,
     lease: Lease,
+    /// The pair of the holder's name is ours, as far as there is one.
+    made_pair: bool,
 }
 
 /// The veth pair exists: one end up on the bridge, the other in the pod.
@@ -78,7 +81,12 @@ impl<'a> Reserved<'a> {
         // The bridge comes first: one that is adopted may have an address that no pod must get.
         host.network.bridge(host.socket, host.conf, shard, pool)?;
         let lease = pool.reserve(&host.attachment.holder, shard, &host.conf.extras.ips)?;
-        Ok(Self { host, pool, lease })
+        Ok(Self {
+            host,
+            pool,
+            lease,
+            made_pair: false,
+        })
     }
 
     /// Creates the veth pair.
@@ -117,10 +125,21 @@ impl<'a> Reserved<'a> {
     /// Frees the address, and the link if one was made.
     fn undo(mut self) -> Result<(), NetworkError> {
         let mut errors = Vec::new();
-        // Here a link is deleted, slowly: the namespace may be somebody's who tries again.
-        errors.extend(self.delete_link().err());
-        errors.extend(self.lift_restrictions().err());
-        errors.extend(self.pool.release(&self.host.attachment.holder).err());
+        let holder = &self.host.attachment.holder;
+        // A pair that was there before is a pod's that runs.
+        if self.made_pair {
+            // Here a link is deleted, slowly: the namespace may be somebody's who tries again.
+            errors.extend(delete_pair(self.host.socket, holder).err());
+            errors.extend(self.lift_restrictions().err());
+        }
+        // To an address that ports still lead to the next pod must not come.
+        let ports = self.host.network.lock_host_ports();
+        let mut ips = self.lease.ips();
+        let is_reachable = ips.any(|address| ports.leads_to(&holder.container_id, address));
+        drop(ports);
+        if !is_reachable {
+            errors.extend(self.pool.release(holder).err());
+        }
         NetworkError::collected(errors)
     }
 
@@ -137,16 +156,21 @@ impl<'a> Reserved<'a> {
                     source: Errno::EINVAL | Errno::ENODEV,
                     ..
                 }) => {
-                    network.forget_bridge(&bridge_spec(self.host.conf, self.lease.shard).name);
+                    let spec = bridge_spec(self.host.conf, self.lease.shard);
+                    network.bridges.forget(&spec.name);
                     bridge = self.bridge()?;
                     true
                 }
-                // The address was free, so a pair of this name is what a DEL left to its namespace,
-                // which did not close.
+                // If no network has an address for it, a pair of this name is what a DEL left to its
+                // namespace, which did not close.
                 Err(NetworkError::Kernel {
                     source: Errno::EEXIST,
                     ..
-                }) => self.delete_link()?,
+                }) => {
+                    let holder = &self.host.attachment.holder;
+                    network.refuse_held_on_disk(self.host.conf, holder)?;
+                    delete_pair(self.host.socket, holder)?
+                }
                 _ => false,
             };
             if !again {
@@ -200,6 +224,7 @@ impl<'a> Reserved<'a> {
             if has_ipv6 {
                 pod_ipv6::switch_on(ifname)?;
             }
+            pod_ipv6::refuse_routers(ifname)?;
             NetlinkSocket::route()
         })?
     }
@@ -222,8 +247,15 @@ impl<'a> Reserved<'a> {
         if hairpin || isolated {
             batch.push(link::set_port(&host_name, hairpin, isolated));
         }
-        self.host.socket.batch(batch)?;
-        Ok((host_name, host_mac, pod_mac))
+        let made = self.host.socket.batch(batch);
+        self.made_pair |= !matches!(
+            made,
+            Err(NetworkError::Kernel {
+                source: Errno::EEXIST,
+                ..
+            })
+        );
+        made.map(|()| (host_name, host_mac, pod_mac))
     }
 
     fn restrict(&mut self, pod_mac: Mac) -> Result<Option<(String, Mac)>, NetworkError> {
@@ -240,18 +272,6 @@ impl<'a> Reserved<'a> {
         Port {
             conf: self.host.conf,
             holder: &self.host.attachment.holder,
-        }
-    }
-
-    /// Deletes the pair if it exists.
-    fn delete_link(&mut self) -> Result<bool, NetworkError> {
-        let host_name = names::host_veth(&self.host.attachment.holder);
-        match link::find(self.host.socket, &host_name)? {
-            Some(found) if found.is_veth => {
-                bridge::delete_link(self.host.socket, found.index)?;
-                Ok(true)
-            }
-            _ => Ok(false),
         }
     }
 }
@@ -361,10 +381,7 @@ impl Routed<'_> {
         let id = &attachment.holder.container_id;
         let mut host_ports = network.host_ports(conf)?;
         let opened = host_ports.add(id, &self.ips(), &conf.ports);
-        if opened.is_err() {
-            host_ports.remove(id)?;
-        }
-        opened
+        opened.map_err(|error| error.after_undo(host_ports.remove(id)))
     }
 
     /// What was done, for the result.

@@ -1,5 +1,6 @@
 //! IPv6 in the pod: what its interface must be set to before it is brought up.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::error::NetworkError;
@@ -20,11 +21,19 @@ pub(super) fn switch_on(ifname: &str) -> Result<(), NetworkError> {
         (ifname, "disable_ipv6", "0"),
         // A port in hairpin mode hears its own probe for duplicates and takes it for another's.
         (ifname, "accept_dad", "0"),
-        // Any pod on the bridge could say that it is the router (CVE-2020-10749).
-        (ifname, "accept_ra", "0"),
     ];
     for (interface, key, value) in settings {
         sysctl::set(&Path::new(CONF).join(interface).join(key), value)?;
     }
     Ok(())
+}
+
+/// Lets the pod's interface take no address and no route from others: any pod on the bridge could
+/// say that it is the router, and a pod without an address of IPv6 would believe it too
+/// (CVE-2020-10749). A kernel without IPv6 has nothing to refuse. Runs inside the pod's namespace.
+pub(super) fn refuse_routers(ifname: &str) -> Result<(), NetworkError> {
+    match sysctl::set(&Path::new(CONF).join(ifname).join("accept_ra"), "0") {
+        Err(NetworkError::File { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }

@@ -152,6 +152,11 @@ impl Restrictions {
         NetworkError::collected(errors.collect())
     }
 
+    /// Writes the rules of nftables again if somebody has changed them, and says whether it did.
+    pub(super) fn verify(&self, socket: &mut NetlinkSocket) -> Result<bool, NetworkError> {
+        self.open(socket)?.mac_spoof.verify()
+    }
+
     /// Finds what an earlier process left, once, by the marks of the links.
     pub(super) fn adopt(&self, socket: &mut NetlinkSocket) -> Result<(), NetworkError> {
         self.open(socket).map(drop)
@@ -162,7 +167,7 @@ impl Restrictions {
         if !state.opened {
             let links = link::list(socket)?;
             let guarded = Marked::adopt(&links, |mark| mark.mac.is_some());
-            state.mac_spoof.open(guarded)?;
+            state.mac_spoof.open(guarded);
             state.ifbs = Marked::adopt(&links, |mark| mark.mac.is_none());
             state.opened = true;
         }

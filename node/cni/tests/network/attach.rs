@@ -210,7 +210,8 @@ fn masquerade_rules_are_those_that_nft_lists_and_teardown_removes_all() {
             "table ip swiftlet {",
             "chain postrouting {",
             "type nat hook postrouting priority srcnat; policy accept;",
-            "ip saddr 10.88.0.0/16 ip daddr != 10.88.0.0/16 ip daddr != 224.0.0.0/4 masquerade",
+            "ip saddr 10.88.0.0/16 ip daddr != 10.88.0.0/16 ip daddr != 224.0.0.0/4 masquerade \
+             comment \"10.88.0.0/16 pods\"",
             "}",
             "}",
         ]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::detach::wait_for_no_veth;
+use super::detach::{unplug, wait_for_no_veth};
 use super::node::{Namespace, Node, address, reaches};
 use super::runtime::Runtime;
 
@@ -93,7 +93,7 @@ fn guards_survive_a_restart_and_a_flush_and_those_of_the_dead_go() {
     let mut node = Node::with(|conf| conf["macspoofchk"] = json!(true));
     let [alive, dead, later] = [Namespace::new(), Namespace::new(), Namespace::new()];
     node.add("alive", &alive).unwrap();
-    node.add("dead", &dead).unwrap();
+    let of_dead = node.add("dead", &dead).unwrap();
     let is_guarded = |node: &Node, id: &str| node.ask("CHECK", id, "/nowhere").is_ok();
     assert!(
         !is_guarded(&node, "alive"),
@@ -115,6 +115,7 @@ fn guards_survive_a_restart_and_a_flush_and_those_of_the_dead_go() {
     node.host.output(&["nft", "flush", "ruleset"]);
     node.start();
     assert_eq!(count(&node), 2, "the links say it");
+    unplug(&node, &of_dead);
     node.handle.as_ref().unwrap().reconcile(&["alive"]).unwrap();
     assert_eq!(count(&node), 1);
     node.ask("CHECK", "alive", &alive.path()).unwrap();
@@ -170,7 +171,7 @@ fn both_directions_are_limited_and_nothing_stays_after_del() {
 fn a_limit_that_cannot_be_is_refused_and_leaves_nothing() {
     let node = Node::new();
     let pod = Namespace::new();
-    // A device of that name that is somebody else's keeps the pod from its limit of egress.
+    // No frame fits into a bucket of nothing.
     let mut conf = limited(&node);
     conf["runtimeConfig"]["bandwidth"]["EgressBurst"] = json!(0);
     let error = node.ask_with("ADD", "c1", &pod.path(), &conf).unwrap_err();
@@ -209,11 +210,13 @@ fn devices_of_the_dead_go_at_the_start_at_the_sweep_and_at_gc() {
     let mut node = Node::new();
     let pods = [(); 4].map(|()| Namespace::new());
     let conf = limited(&node);
+    let mut last = json!(null);
     for (index, pod) in pods.iter().enumerate() {
         let id = format!("c{index}");
-        node.ask_with("ADD", &id, &pod.path(), &conf).unwrap();
+        last = node.ask_with("ADD", &id, &pod.path(), &conf).unwrap();
     }
     node.handle.take().unwrap().shutdown();
+    unplug(&node, &last);
     node.start();
     assert_eq!(ifbs(&node.host).len(), 4);
     let handle = node.handle.as_ref().unwrap();
@@ -346,6 +349,8 @@ fn the_gateway_of_a_vlan_is_in_it_or_the_kernel_is_named_as_the_reason() {
     assert!(reaches(&node.host, &pod, address(&result)));
     let gateway = &node.host.ip(&["address", "show", "sw0.100"])[0];
     assert_eq!(gateway["addr_info"][0]["local"], "10.88.0.1");
+    let accept_ra = "/proc/sys/net/ipv6/conf/sw0.100/accept_ra";
+    assert_eq!(node.host.output(&["cat", accept_ra]).trim(), "0");
     assert_eq!(result["interfaces"][3]["name"], "sw0.100");
     // A trunk lets tags through.
     let mut conf = node.conf.clone();

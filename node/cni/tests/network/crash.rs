@@ -261,6 +261,29 @@ fn del_removes_what_a_node_leaves_that_was_killed_at_any_place() {
 }
 
 #[test]
+fn a_pod_that_was_answered_before_the_node_was_killed_keeps_its_network() {
+    let host = Host::new();
+    let [pod, next] = [(); 2].map(|()| Namespace::new());
+    let mut server = host.start(None).unwrap();
+    let result = host.must("ADD", "c1", &pod.path());
+    server.child.kill().unwrap();
+    server.expect_killed();
+    let mut server = host.start(None).unwrap();
+    // The runtime lists a sandbox when it is made, after both of these looks.
+    assert_eq!(server.tell("reconcile"), 0);
+    assert_eq!(server.tell("sweep"), 0);
+    host.must("CHECK", "c1", &pod.path());
+    let refusal = host.ask("ADD", "c2", &next.path()).unwrap().unwrap_err();
+    assert_eq!(refusal["code"], 105, "its host ports too: {refusal}");
+    for _ in 0..2 {
+        assert_eq!(server.tell("sweep c1"), 0);
+    }
+    assert!(reaches(&host.netns, &pod, address(&result)));
+    host.must("DEL", "c1", &pod.path());
+    server.end();
+}
+
+#[test]
 fn a_forgotten_sandbox_leaves_nothing_wherever_the_node_was_killed() {
     let (places, clean) = record();
     for (number, place) in places.iter().enumerate() {

@@ -29,8 +29,18 @@ fn the_pair_goes_with_the_namespace() {
 
 /// The kernel cleans namespaces up in the background; this polls, because it tells nobody.
 pub(crate) fn wait_for_no_veth(node: &Node) {
+    wait_for_veths(node, 0);
+}
+
+/// The pod's pair goes, as with its namespace.
+pub(crate) fn unplug(node: &Node, result: &serde_json::Value) {
+    let name = result["interfaces"][1]["name"].as_str().unwrap();
+    node.host.output(&["ip", "link", "del", name]);
+}
+
+pub(crate) fn wait_for_veths(node: &Node, count: usize) {
     let limit = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while !node.host.veths().is_empty() {
+    while node.host.veths().len() != count {
         assert!(
             std::time::Instant::now() < limit,
             "left: {:?}",
@@ -72,6 +82,8 @@ fn a_restart_keeps_live_pods_and_frees_dead_ones() {
     node.start();
     let fresh = Namespace::new();
     node.add("fresh", &fresh).unwrap();
+    drop(dead);
+    wait_for_veths(&node, 2);
     // The list is older than `fresh`, which must survive it all the same.
     assert_eq!(
         node.handle.as_ref().unwrap().reconcile(&["live"]).unwrap(),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
+use super::detach::wait_for_veths;
 use super::node::{Namespace, Node, reaches};
 
 const SIX: &str = "fd00:88::/64";
@@ -204,6 +205,8 @@ fn a_restart_keeps_both_addresses_of_live_pods_and_frees_both_of_dead_ones() {
     node.add("dead", &dead).unwrap();
     node.handle.take().unwrap().shutdown();
     node.start();
+    drop(dead);
+    wait_for_veths(&node, 1);
     let freed = node.handle.as_ref().unwrap().reconcile(&["live"]).unwrap();
     assert_eq!(freed, 2, "addresses");
     assert_eq!(node.reserved(), ["10.88.0.2", "fd00:88::2"]);

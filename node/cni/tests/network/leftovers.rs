@@ -14,7 +14,7 @@ use super::detach::wait_for_no_veth;
 use super::node::{Namespace, Node, address, reaches};
 
 /// A namespace that is held by a mount alone, as the runtime makes it.
-fn mounted(dir: &Path, name: &str) -> String {
+pub(crate) fn mounted(dir: &Path, name: &str) -> String {
     let path = dir.join(name);
     File::create(&path).unwrap();
     let namespace = Namespace::new();
@@ -25,7 +25,7 @@ fn mounted(dir: &Path, name: &str) -> String {
 }
 
 /// A node that looks for namespaces in a folder of the test.
-fn node_with(netns_dir: &Path) -> Node {
+pub(crate) fn node_with(netns_dir: &Path) -> Node {
     let mut node = Node::new();
     node.handle.take().unwrap().shutdown();
     let options = NetworkOptions {
@@ -36,7 +36,7 @@ fn node_with(netns_dir: &Path) -> Node {
     node
 }
 
-fn sweep(node: &Node, live: &[&str]) -> usize {
+pub(crate) fn sweep(node: &Node, live: &[&str]) -> usize {
     let sweeper = node.handle.as_ref().unwrap().sweeper();
     sweeper.sweep(live).unwrap()
 }

@@ -105,6 +105,8 @@ impl Node {
             socket: self.socket(),
             conf: Some(self.conf.to_string().into_bytes()),
             host_netns: Some(PathBuf::from(self.host.path())),
+            // Two sweeps are enough.
+            missing_limit: Duration::ZERO,
             ..NetworkOptions::default()
         }
     }

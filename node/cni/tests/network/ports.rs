@@ -160,11 +160,12 @@ fn host_ports_survive_a_restart_and_a_flush_and_dead_sandboxes_lose_theirs() {
     let pods = [Namespace::new(), Namespace::new(), Namespace::new()];
     let port = |host: u16| json!([{"hostPort": host, "containerPort": 80, "protocol": "tcp"}]);
     let pod = address(&add(&node, "alive", &pods[0], port(8080)).unwrap());
-    add(&node, "dead", &pods[1], port(8081)).unwrap();
+    let dead = add(&node, "dead", &pods[1], port(8081)).unwrap();
+    let pair = dead["interfaces"][1]["name"].as_str().unwrap();
     serve(&pods[0], "alive", 80, 3);
     serve(&pods[1], "dead", 80, 2);
     node.handle.take().unwrap().shutdown();
-    let (alive, dead) = (format!("{NODE}:8080"), format!("{NODE}:8081"));
+    let (alive, at_dead) = (format!("{NODE}:8080"), format!("{NODE}:8081"));
     assert_eq!(
         who(&outside, &alive).as_deref(),
         Some("alive"),
@@ -172,12 +173,13 @@ fn host_ports_survive_a_restart_and_a_flush_and_dead_sandboxes_lose_theirs() {
     );
     node.start();
     assert_eq!(
-        who(&outside, &dead).as_deref(),
+        who(&outside, &at_dead).as_deref(),
         Some("dead"),
         "not judged yet"
     );
+    node.host.output(&["ip", "link", "del", pair]);
     node.handle.as_ref().unwrap().reconcile(&["alive"]).unwrap();
-    assert_eq!(who(&outside, &dead), None);
+    assert_eq!(who(&outside, &at_dead), None);
     node.host.output(&["nft", "flush", "ruleset"]);
     add(&node, "later", &pods[2], port(8082)).unwrap();
     assert_eq!(
@@ -229,7 +231,7 @@ fn a_node_with_thousands_of_host_ports_starts_again() {
     let mut node = Node::new();
     let outside = outside(&node);
     let pod = Namespace::new();
-    let ports: Vec<_> = (20_000..22_000)
+    let ports: Vec<_> = (20_000..23_000)
         .map(|port| json!({"hostPort": port, "containerPort": 80, "protocol": "tcp"}))
         .collect();
     add(&node, "many", &pod, json!(ports)).unwrap();
@@ -237,7 +239,7 @@ fn a_node_with_thousands_of_host_ports_starts_again() {
     node.start();
     serve(&pod, "many", 80, 1);
     assert_eq!(
-        who(&outside, &format!("{NODE}:21999")).as_deref(),
+        who(&outside, &format!("{NODE}:22999")).as_deref(),
         Some("many")
     );
     node.del("many", "");

@@ -6,6 +6,7 @@
 
 use std::io::{BufRead, stdin};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use swiftlet_cni::options::NetworkOptions;
 use swiftlet_cni::shim_server::start;
@@ -21,6 +22,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         host_netns: Some(PathBuf::from(host)),
         // One, so that the places that a request passes have one order.
         workers: 1,
+        // Two sweeps are enough.
+        missing_limit: Duration::ZERO,
         ..NetworkOptions::default()
     })?;
     println!("ready");

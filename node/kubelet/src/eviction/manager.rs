@@ -7,12 +7,13 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::events::EventKind;
 use swiftlet_model::ids::{PodKey, PodUid};
-use swiftlet_model::node_stats::{DiskUse, Level, NodeStatsError, PodDisk, PodPaths};
+use swiftlet_model::node_stats::{DiskUse, Level, NodeStatsError, PodDisk};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{EVICTED, is_critical, priority};
-use crate::eviction::limits::{container_use, exceeded, has_limits, limits_layers};
+use crate::eviction::counts::{Counts, OverLimit, counter};
+use crate::eviction::limits::container_use;
 use crate::eviction::messages::{self, ContainerUse, disruption_target};
 use crate::eviction::observe::{Seen, observe};
 use crate::eviction::rank::{By, Contender, rank};
@@ -25,7 +26,7 @@ use crate::shared::Shared;
 use crate::status::failure::PodFailure;
 
 /// How often the node is looked at (kubelet's `evictionMonitoringPeriod`).
-const LOOK_PERIOD: Duration = Duration::from_secs(10);
+pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(10);
 /// How long an evicted pod may take to end before the next one goes (`podCleanupTimeout`).
 const POD_CLEANUP_LIMIT: Duration = Duration::from_secs(30);
 /// How soon the node is looked at again after a pod has ended.
@@ -37,14 +38,18 @@ const GRACE_HARD: Duration = Duration::from_secs(1);
 pub(crate) async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
     let options = shared.resources.eviction.clone();
     let hints = memory_hints(&shared, &options).await;
+    let (counter, counts) = counter(&shared);
     let mut manager = Manager {
         watchdog: Watchdog::new(options.clone()),
         shared,
         options,
         hints,
+        counts,
+        over: None,
         told: BTreeSet::new(),
     };
-    shutdown.run_until_cancelled(manager.run()).await;
+    let both = async { tokio::join!(manager.run(), counter.run()) };
+    shutdown.run_until_cancelled(both).await;
 }
 
 /// Asks the kernel to tell when the hard threshold, or else the soft one, is crossed.
@@ -67,6 +72,9 @@ struct Manager {
     options: EvictionOptions,
     watchdog: Watchdog,
     hints: Option<watch::Receiver<u64>>,
+    counts: Counts,
+    /// A pod that is to go whatever the node has left.
+    over: Option<OverLimit>,
     /// Pods that were told to go and have not gone: another one is next.
     told: BTreeSet<PodUid>,
 }
@@ -89,6 +97,7 @@ impl Manager {
             };
             tokio::select! {
                 true = hinted => {}
+                over = self.counts.next() => self.over = over,
                 () = tokio::time::sleep(wait) => {}
             }
         }
@@ -115,8 +124,11 @@ impl Manager {
     async fn pass(&mut self) -> Option<PodUid> {
         let told = &mut self.told;
         told.retain(|uid| self.shared.keeper.room().contains(uid));
-        if let Some(uid) = self.over_limit().await {
-            return Some(uid);
+        if let Some(OverLimit { pod, message }) = self.over.take()
+            && self.shared.keeper.room().contains(&PodKey::of(&pod).uid)
+            && self.may_go(&pod)
+        {
+            return Some(self.evict(&pod, message, GRACE_HARD).await);
         }
         let seen = observe(&self.shared, &self.options.thresholds).await;
         let now = self.shared.doors.clock.now();
@@ -137,37 +149,8 @@ impl Manager {
         self.evict_one(&threshold, level, seen.split).await
     }
 
-    /// A pod that wrote more than its own limits allow. Only pods with limits are looked at.
-    async fn over_limit(&mut self) -> Option<PodUid> {
-        let pods = self.shared.keeper.room().pods();
-        for pod in pods
-            .iter()
-            .filter(|pod| has_limits(pod) && self.may_go(pod))
-        {
-            let paths = self.paths(pod, limits_layers(pod));
-            match self.shared.doors.stats.pod_disk(&paths).await {
-                Ok(disk) => {
-                    if let Some(message) = exceeded(pod, &disk) {
-                        return Some(self.evict(pod, message, GRACE_HARD).await);
-                    }
-                }
-                Err(error) => tracing::debug!(%error, "a pod's disk was not read"),
-            }
-        }
-        None
-    }
-
     fn may_go(&self, pod: &Pod) -> bool {
         !is_critical(pod) && !self.told.contains(&PodKey::of(pod).uid)
-    }
-
-    fn paths(&self, pod: &Pod, layers: bool) -> PodPaths {
-        let key = PodKey::of(pod);
-        PodPaths {
-            layers,
-            logs: self.shared.log_root.join(key.log_folder()),
-            pod: key.uid,
-        }
     }
 
     /// Removes what nobody uses; whether that was enough.
@@ -201,7 +184,16 @@ impl Manager {
     ) -> Option<PodUid> {
         let pods = self.shared.keeper.room().pods();
         let pods: Vec<_> = pods.into_iter().filter(|pod| self.may_go(pod)).collect();
-        let usages = self.usages(threshold, &pods, split).await;
+        let disks = if threshold.signal.is_disk() {
+            // Where it is only being counted, the pass after that goes on from here.
+            self.counts.take_all()?
+        } else {
+            Ok(BTreeMap::new())
+        };
+        let usages = match &disks {
+            Ok(disks) => self.usages(threshold.signal, &pods, (split, disks)).await,
+            Err(error) => Err(error.clone()),
+        };
         let usages = match usages {
             Ok(usages) => usages,
             Err(error) => {
@@ -224,7 +216,10 @@ impl Manager {
             tracing::warn!("the node is short of something, and no pod can be evicted");
             return None;
         };
-        let containers = self.container_usages(threshold.signal, &first).await;
+        let disk = disks
+            .ok()
+            .and_then(|mut all| all.remove(&PodKey::of(&first.pod).uid));
+        let containers = self.container_usages(threshold.signal, &first, disk).await;
         let message = messages::node_low(threshold, level, &first.pod, &containers);
         let grace = if threshold.grace.is_none() {
             GRACE_HARD
@@ -237,33 +232,33 @@ impl Manager {
 
     async fn usages(
         &self,
-        threshold: &Threshold,
+        signal: Signal,
         pods: &[Arc<Pod>],
-        split: bool,
+        (split, disks): (bool, &BTreeMap<PodUid, PodDisk>),
     ) -> Result<BTreeMap<PodUid, u64>, NodeStatsError> {
         let stats = &self.shared.doors.stats;
         let uids: Vec<_> = pods.iter().map(|pod| PodKey::of(pod).uid).collect();
-        match threshold.signal {
+        match signal {
             Signal::MemoryAvailable => stats.pod_memory(&uids).await,
             Signal::PidAvailable => stats.pod_pids(&uids).await,
             disk => {
-                let mut all = BTreeMap::new();
-                for pod in pods {
-                    let found = stats.pod_disk(&self.paths(pod, true)).await?;
-                    let used = amount_of(disk, on_that_disk(disk, split, &found));
-                    all.insert(PodKey::of(pod).uid, used);
-                }
-                Ok(all)
+                let used = |found| amount_of(disk, on_that_disk(disk, split, found));
+                let known = disks.iter().map(|(uid, found)| (uid.clone(), used(found)));
+                Ok(known.collect())
             }
         }
     }
 
     /// For the message alone: what cannot be read is not told.
-    async fn container_usages(&self, signal: Signal, one: &Contender) -> Vec<ContainerUse> {
+    async fn container_usages(
+        &self,
+        signal: Signal,
+        one: &Contender,
+        disk: Option<PodDisk>,
+    ) -> Vec<ContainerUse> {
         let stats = &self.shared.doors.stats;
         if signal.is_disk() {
-            let paths = self.paths(&one.pod, true);
-            let disk = stats.pod_disk(&paths).await.unwrap_or_default();
+            let disk = disk.unwrap_or_default();
             let names = disk.logs.keys().cloned();
             let of = |name: &str| amount_of(signal, container_use(&one.pod, &disk, name));
             let uses = names.map(|name| ContainerUse {

@@ -300,12 +300,16 @@ pub(crate) fn stop(shared: &Arc<Shared>, id: ContainerId, grace: Duration) -> Ca
     Box::pin(async move { Answer::Done(shared.doors.runtime.stop_container(&id, grace).await) })
 }
 
-/// With its log: of a container that starts again and again, the disk would fill with logs.
+/// With its log: of a container that starts again and again, the disk would fill with logs. The log
+/// goes last: of a container that cannot be removed it is still asked for.
 pub(crate) fn remove(shared: &Arc<Shared>, id: ContainerId, log: PathBuf) -> Call<Answer> {
     let shared = Arc::clone(shared);
     Box::pin(async move {
-        remove_logs(&shared, &[log]).await;
-        Answer::Done(shared.doors.runtime.remove_container(&id).await)
+        let removed = shared.doors.runtime.remove_container(&id).await;
+        if removed.is_ok() {
+            remove_logs(&shared, &[log]).await;
+        }
+        Answer::Done(removed)
     })
 }
 
@@ -348,8 +352,11 @@ pub(crate) fn remove_sandbox(
 ) -> Call<Answer> {
     let shared = Arc::clone(shared);
     Box::pin(async move {
-        remove_logs(&shared, &logs).await;
-        Answer::Done(shared.doors.runtime.remove_sandbox(&id).await)
+        let removed = shared.doors.runtime.remove_sandbox(&id).await;
+        if removed.is_ok() {
+            remove_logs(&shared, &logs).await;
+        }
+        Answer::Done(removed)
     })
 }
 

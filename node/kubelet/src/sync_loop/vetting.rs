@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use k8s_openapi::api::core::v1::Pod;
 use swiftlet_model::control_plane::{ControlPlaneEvent, ControlPlaneReceiver};
 use swiftlet_model::ids::{PodKey, PodUid};
+use swiftlet_model::sources::is_mirror;
 use tokio::sync::mpsc;
 
 use crate::admission::fields;
+use crate::status::phase::PodPhase;
 
 /// Events that are looked through and wait for the loop: the sender's own queue holds the others.
 const VETTED_QUEUE_MAX: usize = 16;
@@ -28,8 +30,16 @@ pub(super) type Found = (PodUid, Vec<String>);
 pub(super) fn ahead(mut control: ControlPlaneReceiver) -> mpsc::Receiver<Vetted> {
     let (sender, receiver) = mpsc::channel(VETTED_QUEUE_MAX);
     tokio::spawn(async move {
-        while let Some(event) = control.recv().await {
-            let found = look_through(&event);
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = sender.closed() => return,
+                event = control.recv() => event,
+            };
+            let Some(event) = event else {
+                return;
+            };
+            let found = look_through(&event).await;
             if sender.send(Vetted { event, found }).await.is_err() {
                 return;
             }
@@ -38,22 +48,30 @@ pub(super) fn ahead(mut control: ControlPlaneReceiver) -> mpsc::Receiver<Vetted>
     receiver
 }
 
-fn look_through(event: &ControlPlaneEvent) -> Vec<Found> {
+async fn look_through(event: &ControlPlaneEvent) -> Vec<Found> {
     let pods = match event {
         ControlPlaneEvent::Pods(all) => all.as_slice(),
         ControlPlaneEvent::PodUpsert(pod) => std::slice::from_ref(pod),
         _ => &[],
     };
-    let new = pods.iter().filter(|pod| may_be_new(pod));
-    new.map(|pod| (PodKey::of(pod).uid, fields::refused(pod)))
-        .collect()
+    let mut found = Vec::new();
+    for pod in pods.iter().filter(|pod| may_be_new(pod)) {
+        found.push((PodKey::of(pod).uid, fields::refused(pod)));
+        // A full list has up to a thousand of them: others are not kept waiting for all.
+        tokio::task::yield_now().await;
+    }
+    found
 }
 
-/// A pod that the node has taken before is not asked about again.
+/// Whether the loop will ask about the pod: not about one that the node has taken before, that has
+/// ended, or that only shows another one.
 fn may_be_new(pod: &Pod) -> bool {
     let status = pod.status.as_ref();
     let taken = status.is_some_and(|status| status.start_time.is_some());
-    !taken && pod.metadata.deletion_timestamp.is_none()
+    let phase = status.and_then(|status| status.phase.as_deref());
+    let has_ended =
+        pod.metadata.deletion_timestamp.is_some() || PodPhase::terminal(phase).is_some();
+    !taken && !has_ended && !is_mirror(pod)
 }
 
 /// What was found in pods that the loop has not decided about.
@@ -87,6 +105,7 @@ mod tests {
 
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use swiftlet_model::sources::CONFIG_MIRROR;
 
     use super::*;
     use crate::testing::stand::pod;
@@ -112,5 +131,26 @@ mod tests {
         assert_eq!(refusals.of(&pod("a")), ["spec.found"]);
         assert!(refusals.of(&pod("a")).is_empty());
         assert!(vetted.recv().await.unwrap().found.is_empty());
+    }
+
+    #[test]
+    fn pods_that_nobody_will_ask_about_are_not_looked_through() {
+        assert!(may_be_new(&pod("a")));
+        let mut ended = pod("a");
+        ended.status.get_or_insert_default().phase = Some("Failed".into());
+        assert!(!may_be_new(&ended));
+        let mut mirror = pod("a");
+        let annotations = mirror.metadata.annotations.get_or_insert_default();
+        annotations.insert(CONFIG_MIRROR.into(), "x".into());
+        assert!(!may_be_new(&mirror));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_taken_from_the_sender_once_the_loop_is_gone() {
+        let (sender, control) = mpsc::channel(4);
+        let vetted = ahead(control);
+        drop(vetted);
+        // Nothing is sent: the end of the loop alone must be enough.
+        sender.closed().await;
     }
 }

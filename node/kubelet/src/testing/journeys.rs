@@ -442,6 +442,8 @@ async fn a_dead_sandbox_is_replaced_with_the_next_attempt() {
     }
     let sandbox = stand.runtime.container("main").sandbox;
     let container = ContainerId::from(sandbox.as_str());
+    // As long as the runtime cannot remove them, what they logged can be asked for.
+    stand.runtime.state.lock().unwrap().removal_fails = true;
     stand
         .hint(
             "a",
@@ -452,6 +454,9 @@ async fn a_dead_sandbox_is_replaced_with_the_next_attempt() {
         )
         .await;
     stand.seconds(30).await;
+    assert_eq!(stand.node.log_files.names().len(), 3);
+    stand.runtime.state.lock().unwrap().removal_fails = false;
+    stand.seconds(300).await;
     assert!(stand.is_ready("a"));
     let state = stand.runtime.state.lock().unwrap();
     assert_eq!(state.sandboxes.len(), 1);

@@ -2,14 +2,38 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Event, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use swiftlet_model::ids::PodUid;
-use swiftlet_model::node_stats::{DiskUse, FilesystemLevel, Level, PodDisk};
+use swiftlet_model::node_stats::{DiskUse, FilesystemLevel, Level, PodDisk, SystemOom};
 
 use crate::node_status::is_ready;
 use crate::options::SANDBOX_LIMIT;
 use crate::testing::stand::{Stand, pod, with_empty_dir};
+
+#[tokio::test(start_paused = true)]
+async fn that_the_machine_had_no_memory_left_is_told_of_at_the_node() {
+    let stand = Stand::new().await;
+    for pid in [412, 413] {
+        let process = "greedy (1)".to_owned();
+        let oom = SystemOom { process, pid };
+        stand.node.stats.ooms.send(oom).await.unwrap();
+    }
+    stand.seconds(1).await;
+    let told = stand.control_plane.told.lock().unwrap();
+    let of_oom = |event: &&Event| event.reason.as_deref() == Some("SystemOOM");
+    let events: Vec<_> = told.events.iter().filter(of_oom).collect();
+    let messages = events.iter().map(|event| event.message.as_deref().unwrap());
+    assert_eq!(
+        messages.collect::<Vec<_>>(),
+        [412, 413].map(|pid| {
+            format!("System OOM encountered, victim process: greedy (1), pid: {pid}")
+        })
+    );
+    let event = events[0];
+    assert_eq!(event.type_.as_deref(), Some("Warning"));
+    assert_eq!(event.involved_object.kind.as_deref(), Some("Node"));
+}
 
 fn level(available: u64) -> Level {
     Level {
@@ -118,6 +142,31 @@ async fn memory_is_looked_at_while_the_runtime_does_not_answer() {
     stand.seconds(20).await;
     let status = stand.control_plane.status("a").unwrap();
     assert_eq!(status.reason.as_deref(), Some("Evicted"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_looked_at_while_files_are_counted() {
+    let stand = Stand::new().await;
+    *stand.node.stats.pod_disk_hangs.lock().unwrap() = true;
+    stand.upsert(&with_empty_dir("writes")).await;
+    // Now its files are counted because of its limit, and for the disk's sake.
+    *stand.node.stats.disk.lock().unwrap() = FilesystemLevel {
+        id: 1,
+        bytes: level(1 << 20),
+        inodes: level(1 << 29),
+    };
+    stand.seconds(20).await;
+    assert_eq!(stand.phase("writes").as_deref(), Some("Running"));
+    *stand.node.stats.disk.lock().unwrap() = FilesystemLevel {
+        id: 1,
+        bytes: level(1 << 29),
+        inodes: level(1 << 29),
+    };
+    *stand.node.stats.memory.lock().unwrap() = level(80 << 20);
+    stand.seconds(20).await;
+    let status = stand.control_plane.status("writes").unwrap();
+    assert_eq!(status.reason.as_deref(), Some("Evicted"));
+    assert!(status.message.unwrap().contains("memory"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -122,6 +122,13 @@ impl FakeRuntime {
     }
 }
 
+fn removable(state: &State) -> Result<(), RuntimeError> {
+    if state.removal_fails {
+        return Err(unavailable());
+    }
+    Ok(())
+}
+
 fn unavailable() -> RuntimeError {
     RuntimeError::Unavailable {
         socket: PathBuf::from("fake"),
@@ -225,6 +232,7 @@ impl Runtime for FakeRuntime {
 
     fn remove_sandbox<'a>(&'a self, id: &'a SandboxId) -> BoxFuture<'a, Result<(), RuntimeError>> {
         self.call(format!("remove_sandbox {id}"), |state, _| {
+            removable(state)?;
             state.sandboxes.retain(|one| one.id != *id);
             state.containers.retain(|one| one.sandbox != *id);
             Ok(())
@@ -309,6 +317,7 @@ impl Runtime for FakeRuntime {
         id: &'a ContainerId,
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
         self.call(format!("remove {id}"), |state, _| {
+            removable(state)?;
             state.containers.retain(|one| one.id != *id);
             Ok(())
         })

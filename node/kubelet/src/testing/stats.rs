@@ -11,10 +11,10 @@ use swiftlet_model::checkpoints::{CheckpointError, Checkpoints};
 use swiftlet_model::credentials::NodeCredentials;
 use swiftlet_model::ids::PodUid;
 use swiftlet_model::node_stats::{
-    FilesystemLevel, Level, NodeStats, NodeStatsError, PodDisk, PodPaths,
+    FilesystemLevel, Level, NodeStats, NodeStatsError, PodDisk, PodPaths, SystemOom,
 };
 use swiftlet_model::shutdown::{ShutdownError, ShutdownSignals};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 /// A node with plenty of everything; tests take it away.
 #[derive(Debug)]
@@ -25,11 +25,16 @@ pub(crate) struct FakeStats {
     pub(crate) pod_memory: Mutex<BTreeMap<PodUid, u64>>,
     pub(crate) pod_disk: Mutex<BTreeMap<PodUid, PodDisk>>,
     pub(crate) container_memory: Mutex<BTreeMap<PodUid, BTreeMap<String, u64>>>,
+    /// Files are many, and the disk is slow.
+    pub(crate) pod_disk_hangs: Mutex<bool>,
     /// Whose files were asked for, and whether their layers were too.
     pub(crate) disk_asked: Mutex<BTreeMap<PodUid, bool>>,
     /// How often pods were asked for, of any kind.
     pub(crate) pod_reads: Mutex<usize>,
     pub(crate) hints: watch::Sender<u64>,
+    /// Where a test says that the machine ran out of memory.
+    pub(crate) ooms: mpsc::Sender<SystemOom>,
+    told_ooms: Mutex<Option<mpsc::Receiver<SystemOom>>>,
 }
 
 const HALF: Level = Level {
@@ -39,6 +44,7 @@ const HALF: Level = Level {
 
 impl Default for FakeStats {
     fn default() -> Self {
+        let (ooms, told_ooms) = mpsc::channel(1);
         Self {
             memory: Mutex::new(HALF),
             pids: Mutex::new(HALF),
@@ -49,10 +55,13 @@ impl Default for FakeStats {
             }),
             pod_memory: Mutex::default(),
             pod_disk: Mutex::default(),
+            pod_disk_hangs: Mutex::default(),
             disk_asked: Mutex::default(),
             container_memory: Mutex::default(),
             pod_reads: Mutex::default(),
             hints: watch::Sender::new(0),
+            ooms,
+            told_ooms: Mutex::new(Some(told_ooms)),
         }
     }
 }
@@ -111,6 +120,9 @@ impl NodeStats for FakeStats {
         *self.pod_reads.lock().unwrap() += 1;
         let mut asked = self.disk_asked.lock().unwrap();
         *asked.entry(pod.pod.clone()).or_default() |= pod.layers;
+        if *self.pod_disk_hangs.lock().unwrap() {
+            return std::future::pending().boxed();
+        }
         let all = self.pod_disk.lock().unwrap();
         let one = all.get(&pod.pod).cloned().unwrap_or_default();
         async move { Ok(one) }.boxed()
@@ -118,6 +130,10 @@ impl NodeStats for FakeStats {
 
     fn memory_hints(&self, _available: u64) -> Option<watch::Receiver<u64>> {
         Some(self.hints.subscribe())
+    }
+
+    fn system_ooms(&self) -> Option<mpsc::Receiver<SystemOom>> {
+        self.told_ooms.lock().unwrap().take()
     }
 }
 

@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
 
-use super::{Runtime, RuntimeError};
+use super::{Runtime, RuntimeError, RuntimePod};
 use crate::ids::{ContainerId, PodUid};
 use crate::lifecycle::KernelExit;
 
@@ -24,6 +24,17 @@ pub trait RuntimeEvents: Runtime {
         id: &'a ContainerId,
         of: ProcessOf,
     ) -> BoxFuture<'a, Result<FirstProcess, RuntimeError>>;
+
+    /// One pod as [`Runtime::list_pods`] has it: nothing is asked for that a single container could
+    /// make the runtime hang on. Empty if the runtime does not know it.
+    fn listed_pod<'a>(
+        &'a self,
+        pod: &'a PodUid,
+    ) -> BoxFuture<'a, Result<Vec<RuntimePod>, RuntimeError>>;
+
+    /// The runtime's own process, as this program's pid namespace numbers it; `None` if it has no
+    /// number there.
+    fn daemon(&self) -> BoxFuture<'_, Result<Option<u32>, RuntimeError>>;
 }
 
 /// Something that the runtime tells of one container or sandbox.

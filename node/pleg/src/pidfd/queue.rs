@@ -25,6 +25,8 @@ pub(super) struct LookUps {
     in_flight: HashSet<ContainerId>,
     /// Containers whose last look-up failed, and their pods.
     blind: BTreeMap<ContainerId, PodUid>,
+    /// Whether those are others than [`LookUps::degraded`] has answered.
+    changed: bool,
 }
 
 impl LookUps {
@@ -63,27 +65,37 @@ impl LookUps {
     pub(super) fn done(&mut self, container: &ContainerId) {
         self.known.remove(container);
         self.in_flight.remove(container);
-        self.blind.remove(container);
+        self.changed |= self.blind.remove(container).is_some();
     }
 
     /// It was not found. True if it is the first time.
     pub(super) fn failed(&mut self, wanted: Wanted) -> bool {
         self.known.remove(&wanted.container);
         self.in_flight.remove(&wanted.container);
-        self.blind.insert(wanted.container, wanted.pod).is_none()
+        let is_new = self.blind.insert(wanted.container, wanted.pod).is_none();
+        self.changed |= is_new;
+        is_new
     }
 
     /// Forgets failures of what runs no more.
     pub(super) fn retain_blind(&mut self, running: &Running) {
         if !self.blind.is_empty() {
             let running: HashSet<_> = running.iter().map(|wanted| &wanted.container).collect();
+            let before = self.blind.len();
             self.blind
                 .retain(|container, _| running.contains(container));
+            self.changed |= self.blind.len() != before;
         }
     }
 
+    /// Whether there is something new for [`LookUps::degraded`] to answer.
+    pub(super) fn has_changed(&self) -> bool {
+        self.changed
+    }
+
     /// Containers whose last look-up failed.
-    pub(super) fn degraded(&self) -> BTreeMap<ContainerId, PodUid> {
+    pub(super) fn degraded(&mut self) -> BTreeMap<ContainerId, PodUid> {
+        self.changed = false;
         self.blind.clone()
     }
 }
@@ -131,9 +143,14 @@ mod tests {
         assert_eq!(begun, RETRIES_MAX, "the rest of the places is for new ones");
         queue.push(wanted(100));
         assert_eq!(queue.begin(), Some(wanted(100)));
+        assert!(queue.has_changed());
         assert_eq!(queue.degraded().len(), 20);
+        assert!(!queue.has_changed(), "all of it is known");
         queue.retain_blind(&Arc::new(vec![wanted(3)]));
         assert_eq!(queue.degraded().len(), 1, "of what runs");
         assert!(!queue.failed(wanted(3)), "known to fail");
+        assert!(!queue.has_changed(), "nothing new");
+        queue.done(&wanted(3).container);
+        assert!(queue.has_changed());
     }
 }

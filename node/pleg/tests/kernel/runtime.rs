@@ -40,7 +40,16 @@ struct State {
     asked_in_vain: usize,
     /// It has no stream of events.
     mute: bool,
+    /// It takes calls and answers none.
+    frozen: bool,
+    /// Its process has no number here.
+    elsewhere: bool,
+    /// Lists that it is to refuse.
+    refused_lists: usize,
+    /// Lists of everything, and of one pod, that it has answered.
+    lists: (usize, usize),
     streams: Vec<mpsc::UnboundedSender<Result<ContainerEvent, RuntimeError>>>,
+    streams_opened: usize,
 }
 
 impl FakeRuntime {
@@ -64,6 +73,32 @@ impl FakeRuntime {
         self.state().hangs.insert(id.into());
     }
 
+    /// From now on it takes calls, and answers none.
+    pub(crate) fn freeze(&self) {
+        self.state().frozen = true;
+    }
+
+    /// From now on it runs in another pid namespace.
+    pub(crate) fn move_away(&self) {
+        self.state().elsewhere = true;
+    }
+
+    /// Refuses so many lists.
+    pub(crate) fn refuse_lists(&self, count: usize) {
+        self.state().refused_lists = count;
+    }
+
+    /// How many lists of everything, and of one pod, were answered.
+    pub(crate) fn lists(&self) -> (usize, usize) {
+        self.state().lists
+    }
+
+    /// From now on the runtime has one container, which it says runs as this process.
+    pub(crate) fn claim(&self, id: &str, process: u32) {
+        self.set(&[(id, ContainerState::Running)]);
+        self.state().processes.insert(id.into(), process);
+    }
+
     pub(crate) fn asked_in_vain(&self) -> usize {
         self.state().asked_in_vain
     }
@@ -75,6 +110,13 @@ impl FakeRuntime {
         state.streams.clear();
     }
 
+    /// A container is in no list any more, and nobody is told.
+    pub(crate) fn lose(&self, id: &str) {
+        for pod in self.state().pods.values_mut() {
+            pod.containers.retain(|one| one.id.as_str() != id);
+        }
+    }
+
     /// Every stream breaks.
     pub(crate) fn break_streams(&self) {
         self.state().streams.clear();
@@ -82,6 +124,10 @@ impl FakeRuntime {
 
     pub(crate) fn streams(&self) -> usize {
         self.state().streams.len()
+    }
+
+    pub(crate) fn streams_opened(&self) -> usize {
+        self.state().streams_opened
     }
 
     pub(crate) fn find(&self, id: &ContainerId) -> Option<ContainerStatus> {
@@ -128,6 +174,14 @@ impl FakeRuntime {
             };
             runtime.tell(&uid, &id, ContainerEventKind::Stopped, Some(exit));
         });
+    }
+
+    /// Waits until this program holds a container's first process in an epoll instance.
+    pub(crate) async fn watched(&self, id: &str) {
+        let process = self.state().processes[&ContainerId::from(id)];
+        while !is_watched(process) {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Kills a container's first process.
@@ -189,6 +243,7 @@ impl RuntimeEvents for FakeRuntime {
                 .expect("it is listened to");
         } else {
             state.streams.push(sender);
+            state.streams_opened += 1;
         }
         let events = futures::stream::unfold(receiver, |mut receiver| async {
             receiver.recv().await.map(|event| (event, receiver))
@@ -217,6 +272,38 @@ impl RuntimeEvents for FakeRuntime {
         };
         Box::pin(async move { Ok(first) })
     }
+
+    fn listed_pod<'a>(
+        &'a self,
+        pod: &'a PodUid,
+    ) -> BoxFuture<'a, Result<Vec<RuntimePod>, RuntimeError>> {
+        let mut state = self.state();
+        state.lists.1 += 1;
+        let found = state.pods.get(pod).cloned();
+        Box::pin(async move { Ok(found.into_iter().collect()) })
+    }
+
+    fn daemon(&self) -> BoxFuture<'_, Result<Option<u32>, RuntimeError>> {
+        let here = (!self.state().elsewhere).then(std::process::id);
+        Box::pin(async move { Ok(here) })
+    }
+}
+
+/// By the kernel's word on this program's descriptors. Source: `Documentation/filesystems/proc.rst`.
+fn is_watched(process: u32) -> bool {
+    let folder = std::fs::read_dir("/proc/self/fdinfo").expect("there are descriptors");
+    let names = folder.flatten().map(|entry| entry.path());
+    // One that is closed meanwhile has no words.
+    let words = |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default();
+    let all: Vec<_> = names.map(|path| (words(&path), path)).collect();
+    let has = |text: &str, key: &str, number: &str| {
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(key));
+        values.any(|value| value.split_whitespace().next() == Some(number))
+    };
+    let holds = |text: &str| has(text, "Pid:", &process.to_string());
+    let held = all.iter().filter(|(text, _)| holds(text));
+    let mut numbers = held.filter_map(|(_, path)| path.file_name()?.to_str());
+    numbers.any(|number| all.iter().any(|(text, _)| has(text, "tfd:", number)))
 }
 
 /// Whether the process has become the container's own program.
@@ -260,7 +347,15 @@ fn refuse<T: Send + 'static>(call: &'static str) -> BoxFuture<'static, Result<T,
 
 impl Runtime for FakeRuntime {
     fn version(&self) -> BoxFuture<'_, Result<RuntimeVersion, RuntimeError>> {
-        refuse("version")
+        if self.state().frozen {
+            return Box::pin(std::future::pending());
+        }
+        let version = RuntimeVersion {
+            name: "containerd".into(),
+            version: "1.7.24".into(),
+            api_version: "v1".into(),
+        };
+        Box::pin(async move { Ok(version) })
     }
     fn status(&self) -> BoxFuture<'_, Result<RuntimeStatus, RuntimeError>> {
         refuse("status")
@@ -327,7 +422,13 @@ impl Runtime for FakeRuntime {
         refuse("pod")
     }
     fn list_pods(&self) -> BoxFuture<'_, Result<Vec<RuntimePod>, RuntimeError>> {
-        let pods = self.state().pods.values().cloned().collect();
+        let mut state = self.state();
+        if state.refused_lists > 0 {
+            state.refused_lists -= 1;
+            return refuse("list_pods");
+        }
+        state.lists.0 += 1;
+        let pods = state.pods.values().cloned().collect();
         Box::pin(async move { Ok(pods) })
     }
     fn exec_sync<'a>(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use swiftlet_model::lifecycle::{KernelExit, LifecycleKind, LifecycleSource, PodTracker};
 use swiftlet_model::runtime::{ContainerEventKind, ContainerState, ProcessOf};
-use swiftlet_pleg::{PlegOptions, Source as Kind};
+use swiftlet_pleg::{PlegOptions, RELIST_INTERVAL_FALLBACK, Source as Kind};
 
 use crate::container::TestPod;
 use crate::runtime::FakeRuntime;
@@ -52,23 +52,23 @@ async fn a_stream_that_breaks_is_followed_by_pidfds_and_comes_back() {
     let (pod, runtime) = (TestPod::new(), Arc::new(FakeRuntime::default()));
     let mut source = without_kernel(&runtime);
     source.expect_source(Kind::Runtime).await;
-    for id in ["a", "b"] {
+    runtime.hang("c");
+    for id in ["a", "b", "c"] {
         runtime.run(&pod, id, "exec sleep 1000");
     }
-    let relists = source.handle.stats().relists;
     runtime.break_streams();
     source.expect_source(Kind::Pidfd).await;
     runtime.kill("a");
     // By pidfd, or by the list that follows the change: once in either case.
     assert_eq!(next_death(&mut source).await.0, "a");
+    // Nobody but a list can tell of this one: its process is never told, and no event comes.
+    runtime.lose("c");
+    let told = next_death(&mut source).await;
+    assert_eq!(told, ("c".to_owned(), LifecycleSource::Relist));
     source.expect_source(Kind::Runtime).await;
-    assert!(
-        source.handle.stats().relists > relists,
-        "what happened meanwhile is found"
-    );
     runtime.kill("b");
     assert_eq!(next_death(&mut source).await.0, "b");
-    assert_eq!(source.handle.stats().died, 2);
+    assert_eq!(source.handle.stats().died, 3);
     assert!(source.handle.stats().source_changes >= 3);
 }
 
@@ -82,6 +82,7 @@ async fn a_runtime_without_a_stream_is_not_asked_again() {
     source
         .handle
         .runs(&pod.uid, &"a".into(), ProcessOf::Container);
+    runtime.watched("a").await;
     runtime.kill("a");
     let told = next_death(&mut source).await;
     assert_eq!(told, ("a".to_owned(), LifecycleSource::Pidfd));
@@ -104,6 +105,7 @@ async fn a_container_that_the_runtime_hangs_on_is_named_and_delays_no_other() {
     source
         .handle
         .runs(&pod.uid, &"well".into(), ProcessOf::Container);
+    runtime.watched("well").await;
     runtime.kill("well");
     let told = next_death(&mut source).await;
     assert_eq!(told, ("well".to_owned(), LifecycleSource::Pidfd));
@@ -112,10 +114,14 @@ async fn a_container_that_the_runtime_hangs_on_is_named_and_delays_no_other() {
     named.await.expect("the source lives");
     assert_eq!(source.handle.stats().blind_containers, 1);
     assert!(runtime.asked_in_vain() > 0);
-    // Its end is found by the list, which runs each second while there is such a container.
+    // Its pod alone is listed each second while there is such a container.
+    while runtime.lists().1 < 2 {
+        tokio::task::yield_now().await;
+    }
     runtime.kill("stuck");
     let told = next_death(&mut source).await;
     assert_eq!(told, ("stuck".to_owned(), LifecycleSource::Relist));
+    assert!(runtime.lists().0 <= 3, "{:?}", runtime.lists());
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,4 +184,87 @@ async fn a_slow_sync_loop_makes_no_runtime_wait_and_misses_nothing() {
             assert!(told.insert(container.clone()), "{container} twice");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_hangs_takes_over_from_no_source_that_works() {
+    let runtime = Arc::new(FakeRuntime::default());
+    runtime.freeze();
+    let source = without_kernel(&runtime);
+    source.expect_source(Kind::Pidfd).await;
+    while runtime.streams_opened() < 3 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let mode = source.handle.mode();
+    assert_eq!(mode.source, Kind::Pidfd, "{mode}");
+    assert!(mode.to_string().contains("did not answer"), "{mode}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_of_another_pid_namespace_is_listed_and_no_number_of_it_is_believed() {
+    let runtime = Arc::new(FakeRuntime::default());
+    runtime.fall_mute();
+    runtime.move_away();
+    // Here this number is nobody's.
+    runtime.claim("a", i32::MAX.unsigned_abs());
+    let mut source = without_kernel(&runtime);
+    assert_eq!(source.next().await.kind, LifecycleKind::Changed);
+    let mut health = source.handle.health();
+    let passed = health.wait_for(|health| health.mode.passed.contains_key(&Kind::Pidfd));
+    passed.await.expect("the source lives");
+    source.expect_source(Kind::Relist).await;
+    assert_eq!(source.handle.stats().died, 0);
+    runtime.set(&[("a", ContainerState::Exited)]);
+    let told = next_death(&mut source).await;
+    assert_eq!(told, ("a".to_owned(), LifecycleSource::Relist));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dropped_stream_took_with_it_is_found_within_a_second() {
+    let runtime = Arc::new(FakeRuntime::default());
+    runtime.set(&[
+        ("a", ContainerState::Running),
+        ("b", ContainerState::Running),
+    ]);
+    let mut source = Source::with(Kind::Runtime, runtime.clone());
+    source.expect_source(Kind::Runtime).await;
+    assert_eq!(source.next().await.kind, LifecycleKind::Changed);
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    let lost = tokio::time::Instant::now();
+    runtime.set(&[
+        ("a", ContainerState::Exited),
+        ("b", ContainerState::Running),
+    ]);
+    let told = next_death(&mut source).await;
+    assert_eq!(told, ("a".to_owned(), LifecycleSource::Relist));
+    assert!(lost.elapsed() <= 2 * RELIST_INTERVAL_FALLBACK);
+    // The stream has brought something: nobody waits before it any more.
+    runtime.set(&[("b", ContainerState::Exited)]);
+    runtime.tell(&"u".into(), "b", ContainerEventKind::Stopped, None);
+    while source.handle.stats().runtime_events == 0 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(2 * RELIST_INTERVAL_FALLBACK).await;
+    let lists = runtime.lists();
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(runtime.lists(), lists, "the slow relist alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_failed_is_asked_for_again_within_a_second() {
+    let runtime = Arc::new(FakeRuntime::default());
+    let mut source = Source::with(Kind::Kernel, runtime.clone());
+    while source.handle.stats().relists == 0 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(RELIST_INTERVAL_FALLBACK).await;
+    runtime.refuse_lists(2);
+    runtime.set(&[("a", ContainerState::Running)]);
+    let begun = tokio::time::Instant::now();
+    source.handle.relist_now();
+    assert!(matches!(
+        source.next().await.kind,
+        LifecycleKind::ContainerStarted { .. }
+    ));
+    assert!(begun.elapsed() <= 3 * RELIST_INTERVAL_FALLBACK);
 }

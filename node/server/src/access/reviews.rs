@@ -15,7 +15,9 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::Caller;
 use crate::identity::{Identity, certificates};
@@ -27,8 +29,10 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// How long an answer is kept: the kubelet's shortest time (`cacheUnauthorizedTTL` of
 /// `authorization.webhook`), so that a right that is taken away is gone as soon.
 const KEPT: Duration = Duration::from_secs(30);
-/// Answers that are kept.
+/// Answers of one sort that are kept.
 const KEPT_MAX: usize = 1024;
+/// Questions that are open at one time: whoever reaches the node may make it ask.
+const QUESTIONS_MAX: usize = 32;
 /// Longest token, in bytes, that is asked about.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
@@ -82,8 +86,11 @@ pub struct Reviews {
     authority: String,
     server_name: ServerName<'static>,
     tls: TlsConnector,
-    tokens: Mutex<Kept<Option<Caller>>>,
+    tokens: Mutex<Kept<Caller>>,
+    /// Tokens that are nobody's, apart: made-up ones must not push out good ones.
+    strange: Mutex<Kept<()>>,
     rights: Mutex<Kept<bool>>,
+    questions: Semaphore,
 }
 
 impl Reviews {
@@ -111,7 +118,9 @@ impl Reviews {
             server_name,
             tls: TlsConnector::from(Arc::new(tls)),
             tokens: Mutex::default(),
+            strange: Mutex::default(),
             rights: Mutex::default(),
+            questions: Semaphore::new(QUESTIONS_MAX),
         })
     }
 
@@ -121,7 +130,10 @@ impl Reviews {
             return Ok(None);
         }
         if let Some(caller) = kept(&self.tokens, token) {
-            return Ok(caller);
+            return Ok(Some(caller));
+        }
+        if kept(&self.strange, token).is_some() {
+            return Ok(None);
         }
         let review = json!({
             "apiVersion": "authentication.k8s.io/v1",
@@ -141,7 +153,10 @@ impl Reviews {
                 })
             })
             .flatten();
-        keep(&self.tokens, token, caller.clone());
+        match &caller {
+            Some(caller) => keep(&self.tokens, token, caller.clone()),
+            None => keep(&self.strange, token, ()),
+        }
         Ok(caller)
     }
 
@@ -179,7 +194,11 @@ impl Reviews {
     }
 
     async fn ask(&self, path: &'static str, body: &Value) -> Result<Value, ReviewsError> {
-        let asked = tokio::time::timeout(LIMIT, self.exchange(path, body));
+        let asked = tokio::time::timeout(LIMIT, async {
+            // The semaphore is never closed.
+            let _place = self.questions.acquire().await;
+            self.exchange(path, body).await
+        });
         asked.await.map_err(|_| ReviewsError::Timeout)?
     }
 
@@ -191,7 +210,7 @@ impl Reviews {
         let tls = self.tls.connect(self.server_name.clone(), tcp).await;
         let tls = tls.map_err(unreachable)?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(tls)).await?;
-        let connection = tokio::spawn(connection);
+        let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
         let request = Request::builder()
             .method(Method::POST)
             .uri(path)
@@ -204,7 +223,6 @@ impl Reviews {
         let code = response.status();
         let bytes = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
         let bytes = bytes.collect().await;
-        connection.abort();
         let bytes = bytes.map_err(|_| ReviewsError::Answer(code, path))?;
         if !code.is_success() {
             return Err(ReviewsError::Answer(code, path));
@@ -221,10 +239,12 @@ fn kept<T: Clone>(memory: &Mutex<Kept<T>>, key: &str) -> Option<T> {
 
 fn keep<T>(memory: &Mutex<Kept<T>>, key: &str, answer: T) {
     let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
-    if memory.len() >= KEPT_MAX {
-        memory.retain(|_, (at, _)| at.elapsed() < KEPT);
-    }
+    // A token is not in memory for longer than it is of use.
+    memory.retain(|_, (at, _)| at.elapsed() < KEPT);
     if memory.len() < KEPT_MAX {
         memory.insert(key.to_owned(), (Instant::now(), answer));
     }
 }
+
+#[cfg(test)]
+mod tests;

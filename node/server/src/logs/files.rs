@@ -13,9 +13,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
+
+use super::folder::LogFolder;
 
 /// Ending of a compressed file.
 const COMPRESSED: &str = ".gz";
@@ -36,10 +38,10 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+    fn open(folder: &LogFolder, name: &str) -> io::Result<Self> {
+        let file = folder.file(name)?;
         let inode = file.metadata()?.ino();
-        let is_compressed = path.to_string_lossy().ends_with(COMPRESSED);
+        let is_compressed = name.ends_with(COMPRESSED);
         Ok(Self {
             file,
             is_compressed,
@@ -64,7 +66,8 @@ impl LogFile {
 /// All files of a log as they were at one moment.
 #[derive(Debug)]
 pub(crate) struct LogFiles {
-    path: PathBuf,
+    folder: Arc<LogFolder>,
+    name: String,
     /// What was moved away, by name without [`COMPRESSED`]: nothing of it is read twice.
     known: BTreeSet<String>,
     /// Whether the last file is one of those: the runtime had not made the next one yet.
@@ -75,9 +78,10 @@ pub(crate) struct LogFiles {
 
 impl LogFiles {
     /// Opens all files of the log; there is at least one.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(folder: &Arc<LogFolder>, name: &str) -> io::Result<Self> {
         let mut files = Self {
-            path: path.to_owned(),
+            folder: Arc::clone(folder),
+            name: name.to_owned(),
             known: BTreeSet::new(),
             ends_with_known: true,
             files: VecDeque::new(),
@@ -90,7 +94,8 @@ impl LogFiles {
     /// the runtime is about to make one.
     pub(crate) fn is_rotated(&self) -> bool {
         let inode = self.files.back().map(|file| file.inode);
-        std::fs::metadata(&self.path).is_ok_and(|file| Some(file.ino()) != inode)
+        let now = self.folder.inode(&self.name);
+        now.is_ok_and(|now| Some(now) != inode)
     }
 
     /// Goes on to the files after the last one: first those that came and went since, then the one
@@ -133,7 +138,7 @@ impl LogFiles {
 
     /// One look; `None` if a rotation came in between.
     fn look(&self) -> io::Result<Option<Look>> {
-        let current = match LogFile::open(&self.path) {
+        let current = match LogFile::open(&self.folder, &self.name) {
             Ok(file) => Some(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
@@ -143,7 +148,7 @@ impl LogFiles {
         for name in self.rotated()? {
             let stem = name.strip_suffix(COMPRESSED).unwrap_or(&name).to_owned();
             if !self.known.contains(&stem) {
-                files.push_back(LogFile::open(&self.path.with_file_name(&name))?);
+                files.push_back(LogFile::open(&self.folder, &name)?);
             }
             known.insert(stem);
         }
@@ -157,13 +162,9 @@ impl LogFiles {
     /// Names of what was moved away, oldest first. Of a file that is there twice, the compressed
     /// one is complete, and the other about to go.
     fn rotated(&self) -> io::Result<Vec<String>> {
-        let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else {
-            return Ok(Vec::new());
-        };
-        let beginning = format!("{}.", name.to_string_lossy());
+        let beginning = format!("{}.", self.name);
         let mut names = BTreeSet::new();
-        for entry in std::fs::read_dir(folder)? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
+        for name in self.folder.names()? {
             if name.starts_with(&beginning) && !name.ends_with(UNFINISHED) {
                 names.insert(name);
             }

@@ -1,18 +1,18 @@
 //! Reads a log on while it is written, through rotations, until its container has ended.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use swiftlet_model::ids::ContainerId;
-use swiftlet_model::runtime::{ContainerState, Runtime};
+use swiftlet_model::BoxFuture;
+use swiftlet_model::runtime::{ContainerState, RuntimeError};
 use swiftlet_proto::log_options::LogOptions;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::folder::LogFolder;
 use super::source::{Progress, Source};
 use super::watch::{Changes, LogWatch};
 
@@ -25,18 +25,26 @@ const PIECES_MAX: usize = 2;
 const END_WAIT_MIN: Duration = Duration::from_millis(2);
 const END_WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// How long nothing may be told of a log before the runtime is asked whether its container still
+/// runs: somebody else may hold the log's other end open after the container has ended.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
 /// How long a file that has been moved away may still be written to before it counts as finished,
 /// if nothing tells that it is closed.
 const OLD_FILE_LIMIT: Duration = Duration::from_millis(500);
 
+/// Asks the runtime what the container does.
+pub(crate) type StateOf =
+    Box<dyn Fn() -> BoxFuture<'static, Result<ContainerState, RuntimeError>> + Send + Sync>;
+
 /// A log that can be read.
 pub(crate) struct Log {
     /// Where the runtime writes it.
-    pub(crate) path: PathBuf,
-    /// Whose it is.
-    pub(crate) container: ContainerId,
-    /// Who knows whether it still runs.
-    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) folder: Arc<LogFolder>,
+    /// The name of the file that it writes to.
+    pub(crate) name: String,
+    /// What the container does whose log it is.
+    pub(crate) state: StateOf,
     /// Ends following.
     pub(crate) shutdown: CancellationToken,
 }
@@ -49,10 +57,10 @@ pub(crate) async fn open(log: Log, options: LogOptions) -> io::Result<Pieces> {
     // Before the first look at container and file, so that nothing happens in between.
     let watch = options
         .follow
-        .then(|| LogWatch::new(&log.path))
+        .then(|| LogWatch::new(&log.folder, &log.name))
         .transpose()?;
-    let path = log.path.clone();
-    let open = move || Source::open(&path, &options, Timestamp::now());
+    let (folder, name) = (Arc::clone(&log.folder), log.name.clone());
+    let open = move || Source::open(&folder, &name, &options, Timestamp::now());
     let source = blocking(open).await?;
     let (sender, receiver) = mpsc::channel(PIECES_MAX);
     tokio::spawn(async move {
@@ -97,7 +105,7 @@ impl Reader {
         let Some(mut watch) = watch else {
             return self.drain().await.map(drop);
         };
-        let mut is_first = true;
+        let mut is_due = true;
         loop {
             match self.drain().await? {
                 Pause::Done => return Ok(()),
@@ -109,25 +117,24 @@ impl Reader {
                 }
                 Pause::AtEnd => {}
             }
-            if (is_first || self.seen.closed) && self.is_over(&mut watch).await? {
+            if (is_due || self.seen.closed) && self.is_over(&mut watch).await? {
                 // What was written before it ended is in the file.
                 return self.drain().await.map(drop);
             }
-            is_first = false;
-            if !std::mem::take(&mut self.seen.written) && !self.wait(&mut watch, None).await? {
+            is_due = false;
+            if std::mem::take(&mut self.seen.written) {
+                continue;
+            }
+            let before = self.seen;
+            if !self.wait(&mut watch, LOOK_AGAIN).await? {
                 return Ok(());
             }
+            is_due = self.seen == before;
         }
     }
 
     /// Waits for changes, at most `limit`; `false` if the reader is gone.
-    async fn wait(&mut self, watch: &mut LogWatch, limit: Option<Duration>) -> io::Result<bool> {
-        let over = async {
-            match limit {
-                Some(limit) => tokio::time::sleep(limit).await,
-                None => std::future::pending().await,
-            }
-        };
+    async fn wait(&mut self, watch: &mut LogWatch, limit: Duration) -> io::Result<bool> {
         tokio::select! {
             biased;
             () = self.sender.closed() => Ok(false),
@@ -135,7 +142,7 @@ impl Reader {
                 self.seen.join(changes?);
                 Ok(true)
             }
-            () = over => Ok(true),
+            () = tokio::time::sleep(limit) => Ok(true),
         }
     }
 
@@ -144,7 +151,7 @@ impl Reader {
     async fn next_file(&mut self, watch: &mut LogWatch) -> io::Result<bool> {
         let limit = tokio::time::Instant::now() + OLD_FILE_LIMIT;
         while !self.seen.old_closed && tokio::time::Instant::now() < limit {
-            if !self.wait(watch, Some(OLD_FILE_LIMIT)).await? {
+            if !self.wait(watch, OLD_FILE_LIMIT).await? {
                 return Ok(false);
             }
         }
@@ -165,14 +172,14 @@ impl Reader {
         let mut wait = END_WAIT_MIN;
         let is_closed = std::mem::take(&mut self.seen.closed);
         loop {
-            match self.log.runtime.container_status(&self.log.container).await {
-                Ok(status) if status.state == ContainerState::Exited => return Ok(true),
+            match (self.log.state)().await {
+                Ok(ContainerState::Exited) => return Ok(true),
                 Err(error) if error.is_not_found() => return Ok(true),
                 Ok(_) if !is_closed => return Ok(false),
                 Ok(_) | Err(_) => {}
             }
             self.seen.written = false;
-            if !self.wait(watch, Some(wait)).await? {
+            if !self.wait(watch, wait).await? {
                 return Ok(true);
             }
             if self.seen.written {
@@ -197,7 +204,13 @@ impl Reader {
             };
             let (source, (text, progress), is_rotated) = blocking(read).await?;
             self.source = Some(source);
-            if !text.is_empty() && self.sender.send(Ok(text)).await.is_err() {
+            // Of much that is left out nothing is sent: that the reader is gone must be noticed.
+            let is_gone = if text.is_empty() {
+                self.sender.is_closed()
+            } else {
+                self.sender.send(Ok(text)).await.is_err()
+            };
+            if is_gone {
                 return Ok(Pause::Done);
             }
             match progress {

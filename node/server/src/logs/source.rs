@@ -1,13 +1,14 @@
 //! Reads the files of a log one after another, a piece at a time.
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use swiftlet_proto::log_options::LogOptions;
 
 use super::files::LogFiles;
+use super::folder::LogFolder;
 use super::line::Line;
 use super::printer::Printer;
 use super::tail::{Start, start_of_last};
@@ -44,9 +45,14 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Opens the log at `path`, at the place where what is wanted begins.
-    pub(crate) fn open(path: &Path, options: &LogOptions, now: Timestamp) -> io::Result<Self> {
-        let mut files = LogFiles::open(path)?;
+    /// Opens the log of that name, at the place where what is wanted begins.
+    pub(crate) fn open(
+        folder: &Arc<LogFolder>,
+        name: &str,
+        options: &LogOptions,
+        now: Timestamp,
+    ) -> io::Result<Self> {
+        let mut files = LogFiles::open(folder, name)?;
         let start = match options.tail_lines {
             Some(lines) => start_of_last(&files.files, lines)?,
             None => Start { file: 0, offset: 0 },
@@ -138,8 +144,8 @@ pub(crate) fn read_line(text: &mut impl BufRead, line: &mut Vec<u8>) -> io::Resu
     let mut lost = read;
     loop {
         let buffer = text.fill_buf()?;
-        if buffer.is_empty() {
-            // Its end is not written yet; what comes is forgotten by the next call.
+        if buffer.is_empty() || lost >= WORK_BYTES {
+            // Its end is not written yet, or far; what comes is forgotten by the next call.
             line.truncate(LINE_BYTES_MAX - 1);
             return Ok(lost);
         }

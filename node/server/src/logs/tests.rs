@@ -3,14 +3,19 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 use proptest::prelude::*;
+use swiftlet_model::runtime::ContainerState;
 use swiftlet_proto::log_options::LogOptions;
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
+use super::folder::LogFolder;
+use super::follow::{self, LOOK_AGAIN, Log};
 use super::source::{Progress, Source};
 
 /// A log on disk.
@@ -72,8 +77,16 @@ fn rest(source: &mut Source) -> String {
     }
 }
 
+fn folder(path: &Path) -> Arc<LogFolder> {
+    Arc::new(LogFolder::open(path.parent().unwrap(), &[]).unwrap())
+}
+
+fn open(path: &Path, options: &LogOptions) -> Source {
+    Source::open(&folder(path), "0.log", options, Timestamp::now()).unwrap()
+}
+
 fn read(path: &Path, options: &LogOptions) -> String {
-    rest(&mut Source::open(path, options, Timestamp::now()).unwrap())
+    rest(&mut open(path, options))
 }
 
 fn last(lines: usize) -> LogOptions {
@@ -135,7 +148,7 @@ proptest! {
         cuts in proptest::collection::vec(1usize..40, 0..60),
     ) {
         let mut log = Written::new();
-        let mut source = Source::open(&log.path, &LogOptions::default(), Timestamp::now()).unwrap();
+        let mut source = open(&log.path, &LogOptions::default());
         let (mut expected, mut got) = (String::new(), String::new());
         let mut cuts = cuts.into_iter();
         for step in &steps {
@@ -197,7 +210,7 @@ fn a_log_between_two_files_is_what_was_moved_away() {
     log.line(true, "one");
     log.rotate();
     fs::remove_file(&log.path).unwrap();
-    let mut source = Source::open(&log.path, &LogOptions::default(), Timestamp::now()).unwrap();
+    let mut source = open(&log.path, &LogOptions::default());
     assert_eq!(rest(&mut source), "one\n");
     assert!(!source.is_rotated());
     File::create(&log.path).unwrap();
@@ -215,4 +228,48 @@ fn a_line_that_is_too_long_ends_where_the_limit_is() {
     let text = read(&log.path, &LogOptions::default());
     assert!(text.len() < 5 << 20);
     assert!(text.ends_with("xx\nnext\n"));
+}
+
+#[test]
+fn a_line_without_an_end_is_read_a_part_at_a_time() {
+    let log = Written::new();
+    let file = File::options().write(true).open(&log.path).unwrap();
+    // Nothing but zeros, which take no room on the disk.
+    file.set_len(40 << 20).unwrap();
+    let mut source = open(&log.path, &LogOptions::default());
+    let (text, progress) = source.read().unwrap();
+    assert_eq!((text.len(), progress), (0, Progress::More));
+    log.append(b"\n");
+    log.line(true, "next");
+    assert_eq!(rest(&mut source), "next\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn following_ends_though_somebody_holds_the_log_of_a_container_that_has_ended() {
+    let log = Written::new();
+    log.line(true, "one");
+    let held = File::options().append(true).open(&log.path).unwrap();
+    let state = Arc::new(std::sync::Mutex::new(ContainerState::Running));
+    let shown = Arc::clone(&state);
+    let followed = Log {
+        folder: folder(&log.path),
+        name: "0.log".into(),
+        state: Box::new(move || {
+            let state = shown.lock().unwrap().clone();
+            Box::pin(async move { Ok(state) })
+        }),
+        shutdown: CancellationToken::new(),
+    };
+    let options = LogOptions {
+        follow: true,
+        ..LogOptions::default()
+    };
+    let mut pieces = follow::open(followed, options).await.unwrap();
+    assert_eq!(pieces.recv().await.unwrap().unwrap(), "one\n");
+    let more = tokio::time::timeout(2 * LOOK_AGAIN, pieces.recv());
+    assert!(more.await.is_err(), "it runs");
+    *state.lock().unwrap() = ContainerState::Exited;
+    let end = tokio::time::timeout(2 * LOOK_AGAIN, pieces.recv());
+    assert!(end.await.expect("it has ended").is_none());
+    drop(held);
 }

@@ -1,13 +1,14 @@
 //! What the kernel tells of the folder of a log.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
 use tokio::io::unix::AsyncFd;
+
+use super::folder::LogFolder;
 
 /// What became of a log since it was last looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,13 +32,13 @@ impl AsRawFd for Descriptor {
 /// A watch on one log.
 pub(crate) struct LogWatch {
     inotify: AsyncFd<Descriptor>,
-    name: OsString,
+    name: String,
 }
 
 impl LogWatch {
     /// Watches the folder of a log. Closing is what tells of a container's end: the runtime holds
     /// the file open for as long as it takes output, and closes it when all of it is written.
-    pub(crate) fn new(log: &Path) -> io::Result<Self> {
+    pub(crate) fn new(folder: &LogFolder, log: &str) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let events = AddWatchFlags::IN_MODIFY
             | AddWatchFlags::IN_CLOSE_WRITE
@@ -46,10 +47,10 @@ impl LogWatch {
             | AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_ONLYDIR;
-        inotify.add_watch(log.parent().unwrap_or(log), events)?;
+        inotify.add_watch(&folder.path(), events)?;
         Ok(Self {
             inotify: registered(inotify)?,
-            name: log.file_name().unwrap_or_default().to_owned(),
+            name: log.to_owned(),
         })
     }
 
@@ -60,7 +61,7 @@ impl LogWatch {
             let mut changes = Changes::default();
             loop {
                 match ready.get_inner().0.read_events() {
-                    Ok(events) => changes.add(&self.name, &events),
+                    Ok(events) => changes.add(OsStr::new(&self.name), &events),
                     Err(Errno::EAGAIN) => break,
                     Err(error) => return Err(error.into()),
                 }

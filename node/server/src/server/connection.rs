@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,8 +26,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_TIMEOUT: Duration = Duration::from_secs(32);
 /// Header fields of a request.
 const HEADERS_MAX: usize = 128;
-/// Bytes of a request's head.
-const HEADER_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a request's head: an address of 64 KiB, which is the most that the parser takes, and
+/// as much again. Who is unknown may make the node keep so much.
+const HEADER_BYTES_MAX: usize = 128 << 10;
 
 /// Serves one connection to its end.
 pub(super) async fn serve(stream: TcpStream, acceptor: TlsAcceptor, serving: Arc<Serving>) {
@@ -95,6 +96,10 @@ async fn answer(
         Route::Health => text(StatusCode::OK, "ok"),
         Route::Pods => pods::posted(&serving.board),
         Route::RunningPods => pods::running(serving.runtime.as_ref()).await,
+        // What a client sends and nobody reads would hide that the client is gone.
+        Route::Logs(_) if !request.body().is_end_stream() => {
+            text(StatusCode::BAD_REQUEST, "a log is asked for without a body")
+        }
         Route::Logs(target) => {
             let query = request.uri().query().unwrap_or_default();
             logs::answer(serving, &target, query).await

@@ -7,8 +7,9 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::json;
 use swiftlet_model::runtime::ContainerState;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::{PATIENCE, request, send, text};
+use crate::client::{PATIENCE, connect, request, send, text};
 use crate::stand::Stand;
 
 const LOG: &str = "/containerLogs/default/web/main";
@@ -120,5 +121,31 @@ async fn following_what_has_ended_ends_at_once() {
         };
         assert_eq!(text(get(&stand, &path).await).await, "one\n");
     }
+    stand.stop().await;
+}
+
+#[tokio::test]
+async fn a_log_that_is_a_link_is_not_read() {
+    let stand = Stand::new().await;
+    let elsewhere = stand.log().with_file_name("elsewhere");
+    fs::write(&elsewhere, "2024-01-02T03:04:05Z stdout F secret\n").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, stand.log()).unwrap();
+    let answer = get(&stand, LOG).await;
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(!text(answer).await.contains("secret"));
+    stand.stop().await;
+}
+
+#[tokio::test]
+async fn a_log_is_not_asked_for_with_a_body() {
+    let stand = Stand::new().await;
+    let mut stream = connect(stand.address, Some(stand.authority.master())).await;
+    let head = format!("GET {LOG}?follow=true HTTP/1.1\r\nHost: n\r\nContent-Length: 5\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    let read = tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer));
+    read.await.expect("it is refused").unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 400");
+    drop(stream);
     stand.stop().await;
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use swiftlet_model::streaming::Streams;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::{PATIENCE, request, send, text, upgrade};
+use crate::client::{PATIENCE, connect, request, send, text, upgrade};
 use crate::stand::Stand;
 
 const EXEC: &str = "/exec/default/web/main?command=sh&command=-c&input=1&output=1&error=1";
@@ -94,4 +94,26 @@ async fn a_stream_ends_with_the_server_and_with_its_client() {
     // With or without a farewell of TLS.
     drop(ended.expect("the stream ends"));
     assert!(rest.is_empty());
+}
+
+#[tokio::test]
+async fn what_follows_the_head_at_once_belongs_to_the_stream_and_is_no_request() {
+    let stand = Stand::new().await;
+    let mut stream = connect(stand.address, Some(stand.authority.master())).await;
+    let hidden = "GET /pods HTTP/1.1\r\nHost: node\r\n\r\n";
+    let head = format!(
+        "POST {EXEC} HTTP/1.1\r\nHost: node\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n\
+         {hidden}"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut got = Vec::new();
+    while !got.ends_with(hidden.as_bytes()) {
+        let read = tokio::time::timeout(PATIENCE, stream.read_u8()).await;
+        got.push(read.expect("it comes back").unwrap());
+    }
+    let got = String::from_utf8(got).unwrap();
+    assert!(got.starts_with("HTTP/1.1 101 "), "{got}");
+    assert_eq!(got.matches("HTTP/1.1").count(), 2, "{got}");
+    drop(stream);
+    stand.stop().await;
 }

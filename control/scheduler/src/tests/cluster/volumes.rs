@@ -211,3 +211,24 @@ async fn a_claim_whose_volume_somebody_makes_when_it_is_needed_does_not_hold_its
     cluster.settle().await;
     assert_eq!(cluster.node_of("web").await.as_deref(), Some("n1"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_has_a_volume_elsewhere_is_not_given_a_new_one() {
+    let cluster = Cluster::start();
+    cluster.node("n1", "4").await;
+    cluster.class_that_waits("late", "example.org/disk").await;
+    cluster.claim("data", "late", None).await;
+    let claim: PersistentVolumeClaim = cluster.client.get("default", "data").await.unwrap();
+    cluster.late_volume_on("v2", "n2").await;
+    let mut volume: PersistentVolume = cluster.client.get("", "v2").await.unwrap();
+    let holder = json!({"namespace": "default", "name": "data", "uid": claim.metadata.uid});
+    volume.spec.get_or_insert_default().claim_ref = serde_json::from_value(holder).unwrap();
+    cluster.client.update(&volume).await.unwrap();
+    cluster.settle().await;
+    cluster.pod("web", uses("data")).await;
+    cluster.settle().await;
+    assert_eq!(cluster.node_of("web").await, None);
+    cluster.node("n2", "4").await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(cluster.node_of("web").await.as_deref(), Some("n2"));
+}

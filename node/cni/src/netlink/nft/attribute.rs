@@ -21,6 +21,27 @@ pub(crate) fn nested(kind: u16, body: &[u8]) -> Vec<u8> {
     attribute(kind | NLA_F_NESTED, body)
 }
 
+/// The value of the first attribute of that kind.
+pub(crate) fn find(attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+    values(attributes, wanted).next()
+}
+
+/// The values of all attributes of that kind.
+pub(super) fn values(mut attributes: &[u8], wanted: u16) -> impl Iterator<Item = &[u8]> {
+    /// The two highest bits are flags (`NLA_TYPE_MASK`).
+    const KIND_MASK: u16 = 0x3fff;
+    let all = std::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes(attributes.get(..2)?.try_into().ok()?));
+        let kind = u16::from_ne_bytes(attributes.get(2..4)?.try_into().ok()?);
+        let value = attributes.get(4..length)?;
+        attributes = attributes
+            .get(length.next_multiple_of(4)..)
+            .unwrap_or_default();
+        Some((kind & KIND_MASK, value))
+    });
+    all.filter_map(move |(kind, value)| (kind == wanted).then_some(value))
+}
+
 /// One attribute.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     const HEADER_BYTES: usize = 4;

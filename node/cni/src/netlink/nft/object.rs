@@ -170,7 +170,15 @@ pub(super) fn table_name(table: &str) -> Vec<u8> {
     text(NFTA_TABLE_NAME, table)
 }
 
-pub(super) fn rule(table: &str, chain: &str, expressions: &[u8]) -> Vec<u8> {
+/// What a rule is for, in words of its owner.
+pub(super) const NFTA_RULE_USERDATA: u16 = 7;
+/// `NFTNL_UDATA_RULE_COMMENT`, as `nft` shows it.
+pub(super) const RULE_COMMENT: u8 = 0;
+/// What is left of `NFT_USERDATA_MAXLEN` (include/uapi/linux/netfilter/nf_tables.h), whose length
+/// is in one byte, for the text and its zero.
+const COMMENT_BYTES_MAX: usize = 254;
+
+pub(super) fn rule(table: &str, chain: &str, expressions: &[u8], comment: Option<&str>) -> Vec<u8> {
     const NFTA_RULE_TABLE: u16 = 1;
     const NFTA_RULE_CHAIN: u16 = 2;
     const NFTA_RULE_EXPRESSIONS: u16 = 4;
@@ -178,8 +186,17 @@ pub(super) fn rule(table: &str, chain: &str, expressions: &[u8]) -> Vec<u8> {
         text(NFTA_RULE_TABLE, table),
         text(NFTA_RULE_CHAIN, chain),
         nested(NFTA_RULE_EXPRESSIONS, expressions),
+        comment.map(user_data).unwrap_or_default(),
     ]
     .concat()
+}
+
+fn user_data(comment: &str) -> Vec<u8> {
+    let end = comment.floor_char_boundary(COMMENT_BYTES_MAX - 1);
+    let mut data = vec![RULE_COMMENT, u8::try_from(end + 1).unwrap_or(u8::MAX)];
+    data.extend_from_slice(&comment.as_bytes()[..end]);
+    data.push(0);
+    attribute(NFTA_RULE_USERDATA, &data)
 }
 
 pub(super) fn element(table: &str, map: &str, key: &[u8], value: Option<&[u8]>) -> Vec<u8> {

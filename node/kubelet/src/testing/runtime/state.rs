@@ -36,6 +36,8 @@ pub(crate) struct State {
     /// Faults of the next calls with effects.
     pub(crate) faults: VecDeque<Option<Fault>>,
     pub(crate) down: bool,
+    /// Nothing can be removed.
+    pub(crate) removal_fails: bool,
     pub(crate) images: Vec<String>,
     /// What the next commands in containers come back with; success if there is nothing left.
     pub(crate) exec_answers: VecDeque<Result<ExecOutput, RuntimeError>>,
