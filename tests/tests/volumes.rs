@@ -300,7 +300,8 @@ fn shared_mounts(image: &str) -> serde_json::Value {
     let mounts = "mkdir -p /data/inner && mount -t tmpfs none /data/inner && \
                   echo shared > /data/inner/word; sleep 3600";
     let looks = "until cat /data/inner/word; do sleep 0.1; done; sleep 3600";
-    let mount = |propagation: &str| json!([{"name": "data", "mountPath": "/data", "mountPropagation": propagation}]);
+    let mount =
+        |how: &str| json!([{"name": "data", "mountPath": "/data", "mountPropagation": how}]);
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shares"}, "spec": {
         "terminationGracePeriodSeconds": 1,
         "containers": [

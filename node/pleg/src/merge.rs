@@ -8,7 +8,8 @@
 //! A death before "started" is accepted; whatever comes after a death is old news, with one
 //! exception. A death of which the runtime has not spoken and whose exit code nobody saw may be
 //! wrong, or so early that the runtime's record says "runs" for as long as it is asked: what is
-//! then told of the container for the first time becomes a hint, so that the runtime is asked again.
+//! then told of the container for the first time becomes a hint, so that the runtime is asked
+//! again.
 
 use std::time::Instant;
 

@@ -161,8 +161,8 @@ impl<'a> Reserved<'a> {
                     bridge = self.bridge()?;
                     true
                 }
-                // If no network has an address for it, a pair of this name is what a DEL left to its
-                // namespace, which did not close.
+                // If no network has an address for it, a pair of this name is what a DEL left to
+                // its namespace, which did not close.
                 Err(NetworkError::Kernel {
                     source: Errno::EEXIST,
                     ..

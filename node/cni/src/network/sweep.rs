@@ -27,9 +27,9 @@ pub(super) struct Suspects {
 }
 
 impl Network {
-    /// Frees what belongs to sandboxes that have not been alive for long and at two sweeps: one that
-    /// is just being made is not in the runtime's list yet. Says of how many sandboxes; pairs that
-    /// are left without a sandbox go too, and the bridges are made as they should be.
+    /// Frees what belongs to sandboxes that have not been alive for long and at two sweeps: one
+    /// that is just being made is not in the runtime's list yet. Says of how many sandboxes; pairs
+    /// that are left without a sandbox go too, and the bridges are made as they should be.
     pub(crate) fn sweep(&self, live: &[&str]) -> Result<usize, NetworkError> {
         let bridges =
             NetlinkSocket::route().and_then(|mut socket| self.bridges.verify(&mut socket));

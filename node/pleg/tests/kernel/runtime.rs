@@ -289,7 +289,7 @@ impl RuntimeEvents for FakeRuntime {
     }
 }
 
-/// By the kernel's word on this program's descriptors. Source: `Documentation/filesystems/proc.rst`.
+/// By the kernel's word on this program's descriptors (Documentation/filesystems/proc.rst).
 fn is_watched(process: u32) -> bool {
     let folder = std::fs::read_dir("/proc/self/fdinfo").expect("there are descriptors");
     let names = folder.flatten().map(|entry| entry.path());
