@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    const IN_FOLDER: &str = "read line";
+    const IN_FOLDER: &str = "echo; read line";
     const WITH_CHILD: &str = "sleep 1000 & echo; read line; kill $!";
 
     /// What the shim works in.
@@ -172,10 +172,9 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let mut child = start(script, folder.path());
-            if script == WITH_CHILD {
-                let mut line = [0];
-                std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
-            }
+            // It runs, and has its child: before that the kernel knows no command line of it.
+            let mut line = [0];
+            std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
             match folder_is {
                 Folder::Bare => {}
                 Folder::Removed => folder.close().unwrap(),
