@@ -67,10 +67,10 @@ test-runtime: deps-test static   ## The life of pods on another container runtim
 	@tests/runtimes/run $(RUNTIME) $(OCI) $(TESTS)
 
 # What runs on the other kernel: limits and QoS cgroups on disk, OOM kills, what evictions are decided by, kernel
-# events by cgroup, host ports, exit codes with and without BPF, restarts of the agents and of the runtime.
+# events by cgroup, host ports, restarts of the agents and of the runtime. (`exits:every_exit` takes ten minutes there.)
 vm_suites := swiftlet-cgroup/lib swiftlet-pressure/lib swiftlet-pressure/signals \
   swiftlet-pleg/kernel:adoption,every_exit_code,of_threads,oom,runc swiftlet-cni/network:ports \
-  resources exits:every_exit crashes:crashes_of_agents
+  resources crashes:crashes_of_agents
 
 test-vm: deps-test static   ## Some of the tests on Debian's kernel with cgroup v2, in a virtual machine.
 	@cargo build --workspace --all-targets

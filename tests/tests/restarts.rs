@@ -68,13 +68,14 @@ fn an_agents_restart_among_fifty_pods_in_all_states_changes_none_of_them() -> Re
     stack.start_node()?;
     stack.wait_for_node()?;
 
+    let mut late = Vec::new();
     wait_for("the starting pods", 2 * LIMIT, || {
-        let pods = pods(&kubectl)?;
-        let mut starting = pods.iter().filter(|pod| name(pod).starts_with("starting"));
-        starting
-            .all(|pod| is_ready(pod) && restarts(pod) == 0)
-            .then_some(())
-    })?;
+        late = pods(&kubectl)?;
+        late.retain(|pod| name(pod).starts_with("starting"));
+        late.retain(|pod| !is_ready(pod) || restarts(pod) > 0);
+        late.is_empty().then_some(())
+    })
+    .with_context(|| format!("{late:?}"))?;
     keeps_deadlines(&kubectl, deleted)?;
     assert_eq!(steady(&kubectl)?, before, "containers of steady pods");
     let flipped = watch.find(|seen| seen.name.starts_with("steady") && !seen.ready);
