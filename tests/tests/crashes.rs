@@ -169,7 +169,7 @@ fn ip(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What a runtime does that is killed before it has written down the sandbox: it asks for a network.
+/// What a runtime does that is killed before it has written down the sandbox.
 fn attach(stack: &Stack) -> Result<()> {
     let cni = stack.options().dir.join("cni");
     let mut confs = std::fs::read_dir(cni.join("conf"))?;
