@@ -3,12 +3,9 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
 
-use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
-use tokio::io::unix::AsyncFd;
+use swiftlet_sys::inotify::{AddWatchFlags, FolderEvents, InotifyEvent};
 
 /// What became of a folder.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,61 +18,30 @@ pub(crate) struct Changes {
     pub(crate) all: bool,
 }
 
-struct Descriptor(Inotify);
-
-impl AsRawFd for Descriptor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
-}
-
 /// A watch on one folder.
 pub(crate) struct FolderWatch {
-    inotify: AsyncFd<Descriptor>,
+    events: FolderEvents,
 }
 
 impl FolderWatch {
     /// Watches a folder that exists.
     pub(crate) fn new(folder: &Path) -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let events = AddWatchFlags::IN_CLOSE_WRITE
             | AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_MOVED_FROM
             | AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_DELETE_SELF
-            | AddWatchFlags::IN_MOVE_SELF
-            | AddWatchFlags::IN_ONLYDIR;
-        inotify.add_watch(folder, events)?;
+            | AddWatchFlags::IN_MOVE_SELF;
         Ok(Self {
-            inotify: registered(inotify)?,
+            events: FolderEvents::of(folder, events)?,
         })
     }
 
     /// Waits for changes. Cancel safe.
     pub(crate) async fn changes(&mut self) -> io::Result<Changes> {
-        loop {
-            let mut ready = self.inotify.readable().await?;
-            let events = match ready.get_inner().0.read_events() {
-                Ok(events) => events,
-                Err(Errno::EAGAIN) => {
-                    ready.clear_ready();
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            return Ok(collect(events));
-        }
+        Ok(collect(self.events.next().await?))
     }
-}
-
-#[expect(
-    deprecated,
-    reason = "the new call is unsafe, which this room must not be; the descriptor is owned by what \
-              is registered and lives as long"
-)]
-fn registered(inotify: Inotify) -> io::Result<AsyncFd<Descriptor>> {
-    AsyncFd::new(Descriptor(inotify))
 }
 
 fn collect(events: Vec<InotifyEvent>) -> Changes {

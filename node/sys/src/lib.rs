@@ -12,6 +12,7 @@ pub mod beneath;
 pub mod cgroup;
 pub mod descriptors;
 pub mod file_thread;
+pub mod inotify;
 pub mod mount;
 pub mod netns;
 pub mod propagation;

@@ -2,11 +2,8 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
-use tokio::io::unix::AsyncFd;
+use swiftlet_sys::inotify::{AddWatchFlags, FolderEvents, InotifyEvent};
 
 use super::folder::LogFolder;
 
@@ -21,17 +18,9 @@ pub(crate) struct Changes {
     pub(crate) old_closed: bool,
 }
 
-struct Descriptor(Inotify);
-
-impl AsRawFd for Descriptor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
-}
-
 /// A watch on one log.
 pub(crate) struct LogWatch {
-    inotify: AsyncFd<Descriptor>,
+    events: FolderEvents,
     name: String,
 }
 
@@ -39,17 +28,14 @@ impl LogWatch {
     /// Watches the folder of a log. Closing is what tells of a container's end: the runtime holds
     /// the file open for as long as it takes output, and closes it when all of it is written.
     pub(crate) fn new(folder: &LogFolder, log: &str) -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let events = AddWatchFlags::IN_MODIFY
             | AddWatchFlags::IN_CLOSE_WRITE
             | AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_DELETE
-            | AddWatchFlags::IN_DELETE_SELF
-            | AddWatchFlags::IN_ONLYDIR;
-        inotify.add_watch(&folder.path(), events)?;
+            | AddWatchFlags::IN_DELETE_SELF;
         Ok(Self {
-            inotify: registered(inotify)?,
+            events: FolderEvents::of(&folder.path(), events)?,
             name: log.to_owned(),
         })
     }
@@ -57,16 +43,8 @@ impl LogWatch {
     /// Waits for changes. Cancel safe.
     pub(crate) async fn changes(&mut self) -> io::Result<Changes> {
         loop {
-            let mut ready = self.inotify.readable().await?;
             let mut changes = Changes::default();
-            loop {
-                match ready.get_inner().0.read_events() {
-                    Ok(events) => changes.add(OsStr::new(&self.name), &events),
-                    Err(Errno::EAGAIN) => break,
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            ready.clear_ready();
+            changes.add(OsStr::new(&self.name), &self.events.next().await?);
             if changes != Changes::default() {
                 return Ok(changes);
             }
@@ -112,13 +90,4 @@ impl Changes {
             );
         }
     }
-}
-
-#[expect(
-    deprecated,
-    reason = "the new call is unsafe, which this room must not be; the descriptor is owned by what \
-              is registered and lives as long"
-)]
-fn registered(inotify: Inotify) -> io::Result<AsyncFd<Descriptor>> {
-    AsyncFd::new(Descriptor(inotify))
 }
