@@ -45,11 +45,12 @@ pub(crate) async fn run(options: &NodeOptions, settings: Settings) -> Result<()>
     if let Some(obstacle) = obstacle(&settings) {
         bail!(obstacle);
     }
-    // Before anything is opened there: a file below a new mount is another one for the kernel.
-    share_root(options)?;
     let kubeconfig = Kubeconfig::read(&options.kubeconfig)?;
     let runtime = Arc::new(Cri::new(options.runtime_socket()));
     let sandboxes = known_sandboxes(&runtime).await?;
+    // After what may keep the agent from starting, which then leaves no mount, and before anything
+    // is opened there: a file below a new mount is another one for the kernel.
+    share_root(options)?;
     let server = server::bind(options, &settings, &kubeconfig).await?;
     let network = network::start(options, &sandboxes)?;
     let (link, control) = start_link(options, kubeconfig)?;

@@ -15,6 +15,14 @@ fn run(command: &mut Command) -> Result<(Output, String)> {
     Ok((output, words))
 }
 
+/// What could not start has not made the node's folder a mount.
+fn is_no_mount(root: &Path) -> Result<()> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let root = root.display().to_string();
+    assert!(!mounts.contains(&root), "{root} is a mount");
+    Ok(())
+}
+
 /// One sentence: a single line that names the remedy, and a failure.
 fn is_one_sentence(output: &Output, words: &str, about: &str) {
     assert!(!output.status.success(), "{words}");
@@ -53,10 +61,13 @@ fn without_root_each_program_says_so() -> Result<()> {
 
 #[test]
 fn a_node_without_kubeconfig_names_the_file() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let root = folder.path().join("root");
     let mut command = Command::new(ours("swiftlet-node")?);
-    let (output, words) = run(command.args(["--kubeconfig", "/nonexistent/node.kubeconfig"]))?;
+    command.args(["--kubeconfig", "/nonexistent/node.kubeconfig"]);
+    let (output, words) = run(command.arg("--root-dir").arg(&root))?;
     is_one_sentence(&output, &words, "/nonexistent/node.kubeconfig");
-    Ok(())
+    is_no_mount(&root)
 }
 
 #[test]
@@ -136,5 +147,5 @@ fn a_node_without_container_runtime_says_what_to_start() -> Result<()> {
     let (output, words) = run(&mut command)?;
     is_one_sentence(&output, &words, "start containerd");
     assert!(words.contains("/nonexistent/containerd.sock"), "{words}");
-    Ok(())
+    is_no_mount(&folder.path().join("root"))
 }
