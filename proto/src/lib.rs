@@ -1,6 +1,7 @@
 //! The link between node and control plane, and helpers that both sides of the API share.
 #![forbid(unsafe_code)]
 
+pub mod accept;
 pub mod amounts;
 pub mod claim;
 pub mod log_options;

@@ -9,11 +9,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use swiftlet_proto::accept::accept;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::api::ApiServer;
 use crate::http_side::HttpSide;
@@ -25,8 +24,6 @@ pub use mount::Mount;
 const CONNECTIONS_MAX: usize = 8192;
 /// Time that open connections get to finish at the end.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause after the kernel refused a connection, usually for lack of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What can go wrong before the server serves.
 #[derive(Debug, thiserror::Error)]
@@ -111,49 +108,14 @@ impl Server {
             mounts: self.mounts,
             shutdown: shutdown.clone(),
         });
-        let tasks = TaskTracker::new();
-        let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        loop {
-            let Ok(permit) = Arc::clone(&limit).acquire_owned().await else {
-                break;
-            };
-            let accepted = tokio::select! {
-                biased;
-                () = shutdown.cancelled() => break,
-                accepted = self.listener.accept() => accepted,
-            };
-            let Some(stream) = usable(accepted).await else {
-                continue;
-            };
-            let (acceptor, shared) = (self.acceptor.clone(), Arc::clone(&shared));
-            tasks.spawn(async move {
-                connection::serve(stream, acceptor, shared).await;
-                drop(permit);
-            });
-        }
-        drop(self.listener);
-        self.api.stop_watches();
-        tasks.close();
-        if tokio::time::timeout(DRAIN_TIMEOUT, tasks.wait())
-            .await
-            .is_err()
-        {
-            tracing::warn!(open = tasks.len(), "connections were cut at shutdown");
-        }
-    }
-}
-
-async fn usable(accepted: std::io::Result<(TcpStream, SocketAddr)>) -> Option<TcpStream> {
-    match accepted {
-        Ok((stream, _)) => {
+        let acceptor = self.acceptor;
+        let serve = |stream: TcpStream| {
             // Watch events are small and must not wait for an acknowledgement.
             let _ = stream.set_nodelay(true);
-            Some(stream)
-        }
-        Err(error) => {
-            tracing::warn!(%error, "cannot accept a connection");
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            None
-        }
+            connection::serve(stream, acceptor.clone(), Arc::clone(&shared))
+        };
+        let open = accept(self.listener, CONNECTIONS_MAX, &shutdown, serve).await;
+        self.api.stop_watches();
+        open.drain(DRAIN_TIMEOUT).await;
     }
 }

@@ -12,12 +12,12 @@ use rustls::{RootCertStore, ServerConfig};
 use swiftlet_model::pod_board::PodBoard;
 use swiftlet_model::runtime::Runtime;
 use swiftlet_model::streaming::Streaming;
+use swiftlet_proto::accept::accept;
 use swiftlet_proto::relay::for_long_streams;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
 use crate::access::reviews::Reviews;
@@ -32,8 +32,6 @@ const LOGS_MAX: usize = 512;
 const STREAMS_MAX: usize = 512;
 /// Time that open connections get to finish at the end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
-/// Pause after the kernel refused a connection, usually for lack of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What can go wrong before the server serves.
 #[derive(Debug, thiserror::Error)]
@@ -147,50 +145,13 @@ impl NodeServer {
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             shutdown: shutdown.clone(),
         });
-        let tasks = TaskTracker::new();
-        let limit = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        loop {
-            let next = async {
-                // The semaphore is never closed.
-                let permit = Arc::clone(&limit).acquire_owned().await;
-                (permit, self.listener.accept().await)
-            };
-            let (permit, accepted) = tokio::select! {
-                biased;
-                () = shutdown.cancelled() => break,
-                next = next => next,
-            };
-            let Some(stream) = usable(accepted).await else {
-                continue;
-            };
-            let (acceptor, serving) = (self.acceptor.clone(), Arc::clone(&serving));
-            tasks.spawn(async move {
-                connection::serve(stream, acceptor, serving).await;
-                drop(permit);
-            });
-        }
-        drop(self.listener);
-        tasks.close();
-        if tokio::time::timeout(DRAIN_LIMIT, tasks.wait())
-            .await
-            .is_err()
-        {
-            tracing::warn!(open = tasks.len(), "connections were cut at shutdown");
-        }
-    }
-}
-
-async fn usable(accepted: std::io::Result<(TcpStream, SocketAddr)>) -> Option<TcpStream> {
-    match accepted {
-        Ok((stream, _)) => {
+        let acceptor = self.acceptor;
+        let serve = |stream: TcpStream| {
             for_long_streams(&stream);
-            Some(stream)
-        }
-        Err(error) => {
-            tracing::warn!(%error, "cannot accept a connection");
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            None
-        }
+            connection::serve(stream, acceptor.clone(), Arc::clone(&serving))
+        };
+        let open = accept(self.listener, CONNECTIONS_MAX, &shutdown, serve).await;
+        open.drain(DRAIN_LIMIT).await;
     }
 }
 
